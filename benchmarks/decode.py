@@ -31,7 +31,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, Literal, TypeAlias
 
@@ -69,13 +69,17 @@ LARGE_PIPE_BYTES = 1 << 20
 
 #: Gains are ratios to this method, for each kind of source.
 STANDARD, PIPE_STANDARD, PICKED_STANDARD = "pyav-threaded", "readinto", "opencv-seeks"
+SAMPLES_STANDARD = "opencv-samples"
 #: Nobody decodes faster in the process.
 BOUND = "pyav-no-conversion"
 
 #: How frames are read: all in sequence by every library, or by the quick ones; the same beside a Python thread that
 #: never sleeps; in batches, one after another; from several files; the first of a file, which is opened again and
-#: again; from anywhere in a file; or from a pipe.
-Kind: TypeAlias = Literal["survey", "file", "busy", "batches", "clips", "first", "picked", "pipe"]
+#: again; from anywhere in a file; some at the same distance, as a data loader does, of a file that is opened for them;
+#: the same of one that stays open; or from a pipe.
+Kind: TypeAlias = Literal[
+    "survey", "file", "busy", "batches", "clips", "first", "picked", "samples", "windows", "pipe"
+]
 #: FFmpeg's sources ``testsrc2`` and ``mandelbrot``, or a film.
 Shown: TypeAlias = Content | Literal["testsrc2", "mandelbrot"]
 
@@ -99,12 +103,31 @@ class Job(FrameJob):
     file_frames: int = 0
     #: Distance of keyframes; 0 for the encoder's default.
     gop: int = 0
+    #: So many frames are wanted at once, and their distance. They begin anywhere in the file, or with its first frame.
+    sample_frames: int = 1
+    apart: int = 1
+    from_anywhere: bool = True
     goals: tuple[Goal, ...] = ()
 
     @property
     def numbers(self) -> list[int]:
         """Which frames are picked, the same in every run."""
+        if self.kind in ("samples", "windows"):
+            return [number for sample in self.samples for number in sample]
         return random.Random(0).sample(range(self.file_frames), self.frames)
+
+    @property
+    def samples(self) -> list[list[int]]:
+        """The same for each time that some are wanted at once."""
+        anywhere, span = random.Random(0), (self.sample_frames - 1) * self.apart + 1
+        last = self.file_frames - span if self.from_anywhere else 0
+        firsts = [anywhere.randint(0, last) for _ in range(self.frames // self.sample_frames)]
+        return [[*range(first, first + span, self.apart)] for first in firsts]
+
+    @property
+    def openings(self) -> list[list[list[int]]]:
+        """The same for each time that the file is opened."""
+        return [self.samples] if self.kind == "windows" else [[sample] for sample in self.samples]
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -126,6 +149,8 @@ class Job(FrameJob):
             "clips": f" in {self.clips} files",
             "first": ", the first one each time",
             "picked": f" at random of {self.file_frames}, a keyframe each {self.gop}",
+            "samples": f", {self.sample_frames} of {self.file_frames} each time, {self.apart} apart",
+            "windows": f", {self.sample_frames} of {self.file_frames} at once, {self.apart} apart",
         }
         scaled = f" to {self.shape[1]}x{self.shape[0]} (bicubic)" if self.scaled_to else ""
         cpus = f", on {self.cpus} CPU" if self.cpus else ""
@@ -188,6 +213,20 @@ IN_SEQUENCE_JOBS = (
 #: as fast as when only frames by number were read in the process. Measured 2026-11-27 on two cores of an EPYC, 3 rounds
 #: (1.03 and 0.84, 2.15 and 0.97, 5.29 and 1.08, 13.7 and 1.51), and rounded down by what two runs differed.
 PICKED_AS_BEFORE = {12: (1.0, 0.8), 60: (2.0, 0.8), 250: (5.0, 1.0), 600: (12.0, 1.3)}
+
+
+def samples(
+    name: str, frames: int, sample_frames: int, apart: int = 1, ratio: float = 1.2, **more: Any
+) -> Job:
+    """A data loader's, in 480p, by so many times the speed of each rival."""
+    rivals = (SAMPLES_STANDARD, "pyav-samples", "decord-samples", "torchcodec-samples")
+    settings: dict[str, Any] = {"kind": "samples", "file_frames": 300, "gop": 250, "scaled_to": (224, 224)}
+    goals = tuple(Goal("penstock-samples", rival, ratio) for rival in rivals)
+    return Job(
+        name, 854, 480, frames, sample_frames=sample_frames, apart=apart, goals=goals, **settings | more
+    )
+
+
 JOBS = (
     *IN_SEQUENCE_JOBS,
     Job("busy-thread", 1920, 1080, 75, "busy", goals=faster_than(pyav=1.0)),
@@ -210,6 +249,10 @@ JOBS = (
         )
         for gop, (batch, one) in PICKED_AS_BEFORE.items()
     ),
+    samples("sample-spread", 40, 8, 42, 1.3),
+    samples("sample-every-second", 160, 16, 2),
+    samples("sample-first", 20, 1, from_anywhere=False, scaled_to=None),
+    samples("windows", 320, 16, 4, 1.3, kind="windows", file_frames=1800),
     Job("reader", 1920, 1080, 500, "pipe", content="noise"),
 )
 
@@ -232,6 +275,7 @@ of_clips = partial(METHODS.add, serves=("clips",))
 of_batches = partial(METHODS.add, serves=("batches",))
 of_pipe = partial(METHODS.add, serves=("pipe",))
 of_picked = partial(METHODS.add, serves=("picked",))
+of_samples = partial(METHODS.add, serves=("samples", "windows"))
 
 
 def clips_in(folder: str) -> list[str]:
@@ -455,6 +499,78 @@ def penstock_one_by_one(target: Target) -> Iterator[Frame]:
     with Decoder(target.source) as decoder:
         for number in target.job.numbers:
             yield decoder[number]
+
+
+@of_samples(SAMPLES_STANDARD, needs=("cv2",), own_ffmpeg=True)
+def opencv_samples(target: Target) -> Iterator[Frame]:
+    """``CAP_PROP_POS_FRAMES`` for the first one, and ``grab`` for frames between."""
+    import cv2
+
+    for numbers in target.job.openings:
+        capture = cv2.VideoCapture(target.source, cv2.CAP_FFMPEG)
+        for sample in numbers:
+            if sample[0]:
+                capture.set(cv2.CAP_PROP_POS_FRAMES, sample[0])
+            for number in range(sample[0], sample[-1] + 1):
+                capture.grab()
+                if number in sample:
+                    frame = _scaled(capture.retrieve()[1], target.job)
+                    yield cv2.cvtColor(frame, cv2.COLOR_BGR2RGB)
+        capture.release()
+
+
+@of_samples("pyav-samples", needs=("av",), own_ffmpeg=True)
+def pyav_samples(target: Target) -> Iterator[Frame]:
+    """By hand, as ``pyav-seeks``, with one seek for a sample."""
+    width, height = target.job.scaled_to or (None, None)
+    for numbers in target.job.openings:
+        with import_module("av").open(target.source) as container:
+            stream = container.streams.video[0]
+            stream.thread_type = "AUTO"
+            step = 1 / (stream.average_rate * stream.time_base)
+            for sample in numbers:
+                wanted = [stream.start_time + round(number * step) for number in sample]
+                container.seek(wanted[0], stream=stream)
+                frames = (frame for frame in container.decode(stream) if frame.pts in wanted)
+                for frame in islice(frames, len(wanted)):
+                    yield frame.to_ndarray(
+                        format="rgb24", width=width, height=height, interpolation="BICUBIC"
+                    )
+
+
+@of_samples("decord-samples", needs=("decord",), own_ffmpeg=True)
+def decord_samples(target: Target) -> Iterator[Frame]:
+    """``VideoReader.get_batch``."""
+    import decord
+
+    width, height = target.job.scaled_to or (-1, -1)
+    for numbers in target.job.openings:
+        reader = decord.VideoReader(target.source, ctx=decord.cpu(0), width=width, height=height)
+        for sample in numbers:
+            yield from reader.get_batch(sample).asnumpy()
+
+
+@of_samples("torchcodec-samples", needs=("torchcodec",), own_ffmpeg=True)
+def torchcodec_samples(target: Target) -> Iterator[Frame]:
+    """``VideoDecoder.get_frames_at``, which scales each frame."""
+    job = target.job
+    transforms = import_module("torchcodec.transforms")
+    scaled = [transforms.Resize((job.shape[0], job.shape[1]))] if job.scaled_to else None
+    for numbers in job.openings:
+        decoder = import_module("torchcodec.decoders").VideoDecoder(
+            target.source, dimension_order="NHWC", num_ffmpeg_threads=0, transforms=scaled
+        )
+        for sample in numbers:
+            yield from decoder.get_frames_at(indices=sample).data.numpy()
+
+
+@of_samples("penstock-samples", **OURS)
+def penstock_samples(target: Target) -> Iterator[Frame]:
+    """`Decoder.batch`."""
+    for numbers in target.job.openings:
+        with Decoder(target.source, size=target.job.scaled_to) as decoder:
+            for sample in numbers:
+                yield from decoder.batch(sample)
 
 
 @of_pipe(PIPE_STANDARD)
@@ -697,7 +813,7 @@ def make_input(job: Job, ffmpeg: str, folder: Path, kept: Path | None = None) ->
     if len(samples) != each.frames:
         raise FFmpegFailedError(f"FFmpeg made {len(samples)} frames instead of {each.frames}")
     match job.kind:
-        case "picked":
+        case "picked" | "samples" | "windows":
             return str(path), samples[job.numbers]
         case "first":
             return str(path), samples[:1]
@@ -779,6 +895,7 @@ QUICK_JOBS = [
     _quick("clips-480p", 300, clips=10),
     _quick("first-frame", 5),
     _quick("picked-60", 40),
+    _quick("sample-spread", 16),
     _quick("reader", 200),
 ]
 BENCHMARK = Benchmark(
@@ -789,6 +906,6 @@ BENCHMARK = Benchmark(
     prepare=prepare,
     options=[SIZE, FRAMES],
     figures=["first_frame_s", "fps"],
-    standards=[STANDARD, PIPE_STANDARD, PICKED_STANDARD],
+    standards=[STANDARD, PIPE_STANDARD, PICKED_STANDARD, SAMPLES_STANDARD],
 )
 main = BENCHMARK.command(__name__, __doc__)

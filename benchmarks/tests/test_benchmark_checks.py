@@ -413,6 +413,11 @@ def test_a_file_that_ffmpeg_cannot_make_is_no_error_of_the_methods(ffmpeg: str) 
         (small_job("batches", 40), "penstock penstock-batches penstock-batches-out penstock-fresh-memory"),
         (small_job("first", 3, file_frames=FRAMES), "penstock"),
         (small_job("picked", 6, file_frames=40, gop=12), "penstock-batch penstock-one-by-one"),
+        (
+            small_job("samples", 6, file_frames=40, gop=12, sample_frames=3, apart=4, scaled_to=(48, 32)),
+            "penstock-samples",
+        ),
+        (small_job("windows", 6, file_frames=40, gop=12, sample_frames=3, apart=4), "penstock-samples"),
         (small_job("clips", 2 * FRAMES, clips=2), "penstock penstock.prefetch"),
     ],
     ids=lambda one: getattr(one, "kind", None),
