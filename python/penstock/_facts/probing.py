@@ -250,7 +250,7 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
     # The decoder may have looked ahead, where the size and the format may be others. Another one may have added alpha.
     is_others = first.frame is None or _has_separate_alpha(stream, first.codec)
     shown = codec if is_others else cast("VideoFrame", first.frame)
-    rotation, is_mirrored = _orientation(first.frame)
+    rotation, is_mirrored = _orientation(first.frame, stream.container.format.name)
     is_sideways = rotation in (90, 270)
     aspect = _fraction(stream.sample_aspect_ratio)
     field_order = _field_order(codec, first.frame)
@@ -548,10 +548,13 @@ def _field_order(codec: VideoCodecContext, frame: VideoFrame | None) -> str | No
     return "tt"
 
 
-def _orientation(frame: VideoFrame | None) -> tuple[int, bool]:
+def _orientation(frame: VideoFrame | None, container: str) -> tuple[int, bool]:
     """Degrees clockwise by which to turn the picture, and whether to mirror it before, by its display matrix."""
-    if (found := _side_data(frame, "DISPLAYMATRIX")) is None:
+    if frame is None:
         return 0, False
+    if (found := _side_data(frame, "DISPLAYMATRIX")) is None:
+        # Beside EXIF data, PyAV 18 shows no matrix, but its angle. In JPEG and PNG, it would be that of the EXIF data.
+        return round(-frame.rotation) % 360 if container == endpoints.QUICKTIME else 0, False
     # av_display_rotation_get in libavutil/display.c
     a, b, _, c, d = map(int, struct.unpack_from("=5i", found))
     turned = math.degrees(math.atan2(b / (math.hypot(b, d) or 1), a / (math.hypot(a, c) or 1)))
