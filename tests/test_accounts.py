@@ -12,9 +12,10 @@ from typing import Any
 
 import av
 import pytest
+from support.cases import ffmpegs, needs
 from support.media import ffmpeg
 
-from penstock import Decoder, DecoderError, FFmpegWarning, read_video
+from penstock import Decoder, DecoderError, FFmpegWarning, probe, read_video
 from penstock._decoding.open_video import OpenVideo
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*only returns the frames before:penstock.FFmpegWarning")
@@ -156,6 +157,26 @@ def test_wrong_times_in_the_container_change_no_number() -> None:
 def test_errors_that_strict_decoding_invents_are_none(name: str) -> None:
     with pytest.warns(FFmpegWarning, match="middle of a GOP"):
         check(media(name), {"begins-inside.ts": 17, "one-bad-slice.ts": 31}[name], most=6)
+
+
+@pytest.mark.parametrize("ending", ["mov", "avi"])
+def test_a_palette_that_is_told_once_is_that_of_all_numbers(tmp_path: Path, ending: str) -> None:
+    needs(ffmpegs()[-1], "msrle")
+    source = ("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=2", "-g", "6")
+    ffmpeg(*source, "-c:v", "msrle", tmp_path / f"a.{ending}", program=ffmpegs()[-1])
+    check(tmp_path / f"a.{ending}", 50)
+
+
+@pytest.mark.parametrize("ending", ["ts", "flv"])
+def test_frames_before_the_first_keyframe_begin_at_0(tmp_path: Path, ending: str) -> None:
+    needs(ffmpegs()[-1], "libvvenc")
+    source = ("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=0.5", "-pix_fmt", "yuv420p10le")
+    encoder = ("-c:v", "libvvenc", "-preset", "faster", "-g", "8")
+    path = tmp_path / f"a.{ending}"
+    ffmpeg(*source, *encoder, path, program=ffmpegs()[-1])
+    with Decoder(path) as decoder:
+        assert decoder.file.zero_s == probe(path).zero_s
+        assert [frame.time_s for frame in decoder] == pytest.approx([number / 25 for number in range(13)])
 
 
 def test_fields_of_a_raw_stream_are_shown_at_the_rate_that_the_stream_states() -> None:

@@ -103,6 +103,11 @@ def test_like_keeps_the_rate_of_a_video_with_hidden_packets(hidden: Path, tmp_pa
     assert _rate(tmp_path / "out.avi") == (30, False)
 
 
+def test_mpeg_1_in_ts_is_constant(tmp_path: Path) -> None:
+    media.ffmpeg(*_source(25, 30), "-c:v", "mpeg1video", "-bf", "0", tmp_path / "a.ts")
+    assert _rate(tmp_path / "a.ts") == (25, False)
+
+
 def test_a_raw_stream_has_the_rate_that_it_states(tmp_path: Path) -> None:
     for rate in (24 * _NTSC, 30 * _NTSC, 50):
         media.ffmpeg(*_source(rate, 12), "-c:v", "mpeg2video", tmp_path / "a.m2v")

@@ -204,6 +204,17 @@ class TestDecoder:
             (tmp_path / f"{index}.jpg").write_bytes(noted)
         assert indices(read(tmp_path)) == [2, 2]
 
+    def test_fits_pictures_are_stretched_each(self, tmp_path: Path) -> None:
+        cards = ("SIMPLE  =", "BITPIX  =", "NAXIS   =", "NAXIS1  =", "NAXIS2  =")
+        values = ("T", "16", "2", "4", "1")
+        head = "".join(f"{card}{value:>21}".ljust(80) for card, value in zip(cards, values, strict=True))
+        stretched = ((0, 100, 200, 300), [0, 21845, 43690, 65535]), ((0, 1, 2, 30), [0, 2184, 4369, 65535])
+        for samples, expected in stretched:
+            data = (head + "END").ljust(2880).encode() + struct.pack(">4h", *samples).ljust(2880, b"\0")
+            (tmp_path / "a.fits").write_bytes(data)
+            with Decoder(tmp_path / "a.fits", pixel_format="source") as decoder:
+                assert next(decoder).ravel().tolist() == expected
+
     def test_16_bits_and_alpha_are_kept_if_the_pixel_format_has_them(self, tmp_path: Path) -> None:
         frames = np.random.default_rng(1).integers(0, 65536, (3, HEIGHT, WIDTH, 4), np.uint16)
         with make(tmp_path / "%d.png", pixel_format="rgba64le") as encoder:

@@ -1,11 +1,13 @@
-"""Pictures in tiles, as phones store them: one tile isn't the picture."""
+"""Pictures as phones store them: in tiles, of which one isn't the picture, and turned."""
 
 from __future__ import annotations
 
 import base64
 import zlib
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from penstock import Decoder, probe
@@ -42,3 +44,22 @@ def test_probe_says_that_a_stream_is_a_tile(grid: Path) -> None:
 def test_a_tile_can_be_asked_for(grid: Path) -> None:
     with Decoder(grid, stream=3) as decoder:
         assert next(decoder)[0, 0].tolist() == pytest.approx([255, 255, 0], abs=9)
+
+
+@pytest.mark.parametrize("options", [{}, {"isolated": True}])
+@pytest.mark.parametrize(("orientation", "quarters"), [(1, 0), (6, 1), (3, 2), (8, 3)])
+def test_a_picture_with_exif_data_is_turned_as_its_container_says(
+    tmp_path: Path, orientation: int, quarters: int, options: dict[str, Any]
+) -> None:
+    Image, features = pytest.importorskip("PIL.Image"), pytest.importorskip("PIL.features")
+    if not features.check("avif"):
+        pytest.skip("this Pillow writes no AVIF")
+    picture = np.zeros((48, 64, 3), np.uint8)
+    picture[:24, :32] = 255
+    image = Image.fromarray(picture)
+    exif = image.getexif()
+    exif[0x112] = orientation
+    image.save(tmp_path / "a.avif", exif=exif.tobytes(), quality=90)
+    with Decoder(tmp_path / "a.avif", **options) as decoder:
+        assert decoder.stream.rotation == 90 * quarters
+        assert np.allclose(next(decoder), np.rot90(picture, -quarters), atol=40)

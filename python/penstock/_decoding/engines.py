@@ -150,6 +150,7 @@ def _opened_once(
         while (frame := sequence.advance()) is None:
             pass
         ahead, beginnings[video.index].frame = frame, frame.samples
+        beginnings[video.index].pts = frame.pts
     except StopIteration:
         pass
     except DecoderError as failure:

@@ -61,9 +61,10 @@ class VideoInfo(HtmlTable):
         stored_width, stored_height: in pixels, before rotation.
         rotation: degrees clockwise to turn the stored picture for display: 0, 90, 180 or 270. Other angles are rounded
             to a degree from 0 to 359, and the sizes are then as stored. It comes from the display matrix of the first
-            frame that can be decoded, and ignores the old ``rotate`` tag.
+            frame that can be decoded, and ignores the old ``rotate`` tag, and the EXIF data of images.
         is_mirrored: whether to mirror the stored picture top to bottom before you turn it by `rotation`. Together with
-            180 degrees, this mirrors it left to right.
+            180 degrees, this mirrors it left to right. Penstock can't see it in HEIC and AVIF files that
+            also have EXIF data.
         sample_aspect_ratio: pixel aspect ratio, width by height of a displayed pixel; None if the file doesn't state
             it.
         frame_rate: average frames per second, or else the base rate that FFmpeg guesses; None if there is neither. It's

@@ -250,7 +250,7 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
     # The decoder may have looked ahead, where the size and the format may be others. Another one may have added alpha.
     is_others = first.frame is None or _has_separate_alpha(stream, first.codec)
     shown = codec if is_others else cast("VideoFrame", first.frame)
-    rotation, is_mirrored = _orientation(first.frame)
+    rotation, is_mirrored = _orientation(first.frame, stream.container.format.name)
     is_sideways = rotation in (90, 270)
     aspect = _fraction(stream.sample_aspect_ratio)
     field_order = _field_order(codec, first.frame)
@@ -260,7 +260,9 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
     if first.times and first.packets[0].is_keyframe:
         # libav takes a later frame for the first one if frames that x264 reorders are seconds apart, in Matroska; or if
         # packets had no times where they were copied from, in MPEG-PS.
-        starts_s = common["start_s"], _seconds(first.times[0], common["time_base"])
+        # In VVC, because frames before the first keyframe can be decoded.
+        pts = first.pts if first.has_leading else None
+        starts_s = common["start_s"], *(_seconds(one, common["time_base"]) for one in (first.times[0], pts))
         common["start_s"] = min((one for one in starts_s if one is not None), default=None)
     return VideoInfo(
         **common,
@@ -339,7 +341,8 @@ def _audios(media: InputContainer) -> list[AudioStream]:
 class Beginning:
     """A stream's codec, its first keyframe if one of the first packets has it, and the times of these packets.
 
-    The name is read before decoding: after a failure to open a decoder, PyAV may have none, or crash.
+    The name is read before decoding: after a failure to open a decoder, PyAV may have none, or crash. `pts` is when the
+    first frame is shown that a decoder gives; None if that wasn't decoded.
     """
 
     codec: str
@@ -347,6 +350,15 @@ class Beginning:
     times: list[int | None] = field(default_factory=list)
     packets: list[Packet] = field(default_factory=list)
     is_encrypted: bool = False
+    pts: int | None = None
+
+    @property
+    def has_leading(self) -> bool:
+        """Whether frames are shown before the first keyframe: a decoder may give them, as in VVC, or leave them out."""
+        return bool(self.times) and self.packets[0].is_keyframe and self._leads(self.times[0])
+
+    def _leads(self, first: int | None) -> bool:
+        return first is not None and any(one is not None and one < first for one in self.times)
 
     @property
     def shown_times(self) -> list[int | None]:
@@ -414,17 +426,20 @@ def read_beginnings(
     except LibavError:
         pass  # the file is damaged there, and its header was read
     for number, codec in decoded.items():
-        if found[number].frame is None and not found[number].is_encrypted:
-            found[number].frame = _first_frame(codec, found[number].packets)
+        beginning = found[number]
+        if not beginning.is_encrypted and (beginning.frame is None or beginning.has_leading):
+            first = _first_frame(codec, beginning.packets)
+            if first is not None:
+                beginning.frame, beginning.pts = first, first.pts
     return found, packets
 
 
 def _first_frame(codec: VideoCodecContext, packets: Sequence[Packet]) -> VideoFrame | None:
-    """The first frame of packets of which no keyframe gives one by itself: it may be a field."""
+    """The first frame of packets of which the first keyframe doesn't give it by itself: such as a field."""
     first = next((number for number, one in enumerate(packets) if one.is_keyframe), len(packets))
     frames: list[VideoFrame] = []
     with suppress(LibavError, DecoderError, EOFError, ValueError):
-        for packet in packets[first : first + _FIELDS]:
+        for packet in packets[first : first + REORDERED + 1]:
             frames += (one for one in decode(codec, packet) if not one.is_corrupt)
     codec.flush_buffers()
     return frames[0] if frames else None
@@ -457,7 +472,10 @@ def _packet_rate(
         for rate in filter(None, (guessed, average, base)):
             if _is_at(rate, ticks, time_base, is_interlaced=is_interlaced):
                 return _usual_rate(rate, dict(enumerate(ticks)), time_base) or rate, False
-        usual = _usual_rate(measured, dict(enumerate(ticks)), time_base)
+        numbered = dict(enumerate(ticks))
+        if _are_at(measured, numbered, time_base, units=Fraction(1, 2)):
+            return measured, False
+        usual = _usual_rate(measured, numbered, time_base)
         return usual or measured, usual is None
     if times and not known and guessed is not None:  # a stream without times, for which libav makes some
         return guessed, False
@@ -498,12 +516,15 @@ def _usual_rate(rate: Fraction, ticks: Mapping[int, int], time_base: Fraction) -
     copied = min(_COPIED_UNIT_S, _COPIED_SHARE / rate) / time_base
     # Most programs round times to the nearest unit, and some leave out what is less than one.
     for units, one in itertools.product((Fraction(1, 2), Fraction(1), copied), usual):
-        frames, per_ticks = (time_base * one).as_integer_ratio()
-        if one and all(
-            abs(tick * frames - number * per_ticks) <= units * frames for number, tick in ticks.items()
-        ):
+        if one and _are_at(one, ticks, time_base, units=units):
             return one
     return None
+
+
+def _are_at(rate: Fraction, ticks: Mapping[int, int], time_base: Fraction, *, units: Fraction) -> bool:
+    """Whether frames, whose times are as for `_usual_rate`, are so close to their times at a constant rate."""
+    frames, per_ticks = (time_base * rate).as_integer_ratio()
+    return all(abs(tick * frames - number * per_ticks) <= units * frames for number, tick in ticks.items())
 
 
 def _indexed(stream: VideoStream) -> dict[int, int]:
@@ -548,10 +569,13 @@ def _field_order(codec: VideoCodecContext, frame: VideoFrame | None) -> str | No
     return "tt"
 
 
-def _orientation(frame: VideoFrame | None) -> tuple[int, bool]:
+def _orientation(frame: VideoFrame | None, container: str) -> tuple[int, bool]:
     """Degrees clockwise by which to turn the picture, and whether to mirror it before, by its display matrix."""
-    if (found := _side_data(frame, "DISPLAYMATRIX")) is None:
+    if frame is None:
         return 0, False
+    if (found := _side_data(frame, "DISPLAYMATRIX")) is None:
+        # Beside EXIF data, PyAV 18 shows no matrix, but its angle. In JPEG and PNG, it would be that of the EXIF data.
+        return round(-frame.rotation) % 360 if container == endpoints.QUICKTIME else 0, False
     # av_display_rotation_get in libavutil/display.c
     a, b, _, c, d = map(int, struct.unpack_from("=5i", found))
     turned = math.degrees(math.atan2(b / (math.hypot(b, d) or 1), a / (math.hypot(a, c) or 1)))

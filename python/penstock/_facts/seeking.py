@@ -117,8 +117,8 @@ def _times_restart(source: str, media: MediaInfo, audio: AudioInfo) -> bool:
 
 def may_seek(codec: str, pixel_format: str | None) -> bool:
     """Whether a decoder that begins with a keyframe behind the first one makes the same pictures."""
-    # FFmpeg's decoder of Dirac makes others. QuickTime and AVI tell the palette of raw video and SMC only once.
-    return codec not in ("dirac", "smc") and (codec, pixel_format) != ("rawvideo", "pal8")
+    # FFmpeg's decoder of Dirac makes others. QuickTime and AVI tell a palette only once. Each PNG has its own.
+    return codec not in ("dirac", "smc") and (codec == "png" or pixel_format != "pal8")
 
 
 def _seek_s(start: float, source: str, media: MediaInfo, *, is_audio: bool) -> float | None:
