@@ -120,6 +120,10 @@ class ConfinedOutput:
         reason = f"{self._isolation.path}: libav's process sent something else than frames"
         return self._isolation.failure(reason, self._process, self._reader.stats.frames_delivered)
 
+    def waits(self) -> bool:
+        """No: this process can't see whether the other one has read all."""
+        return False
+
     def take_rest(self) -> None:
         """Nothing: a part of a frame is dropped."""
 

@@ -164,6 +164,12 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
         return self._frames
 
     @property
+    def is_left_running(self) -> bool:
+        """Whether FFmpeg has ended, but what its wrapper has started keeps the pipe open."""
+        has_ended = self.session.process.seconds_since_end() >= DRAIN_GRACE_S
+        return has_ended and self._frames is not None and self._frames.waits()
+
+    @property
     def _steps(self) -> Steps:
         assert self._frames is not None
         return self._frames.steps
@@ -312,7 +318,7 @@ class ProgramEngine(LibavEngine):
         return self._run.session
 
     def _await(self, read: Read, deadline: Deadline) -> bool:
-        """Waits until a read is done, as long as FFmpeg shows signs of life. False at the end, if no read shows that."""
+        """Waits until a read is done, as long as FFmpeg shows signs of life. False at the end, if none shows that."""
         is_there = self._run.session.wait_for(self._is_there, deadline, LATE, read)
         if not is_there:
             self._run.finish()
@@ -322,7 +328,7 @@ class ProgramEngine(LibavEngine):
         """Waits for a read. False if what a wrapper of FFmpeg has left running keeps the pipe open."""
         if self._is_done(read, timeout_s):
             return True
-        if self._run.session.process.seconds_since_end() < DRAIN_GRACE_S:
+        if not self._run.is_left_running:
             raise StalledError("no frame came", timeout_s, self._pixels.input_bytes)
         return False
 

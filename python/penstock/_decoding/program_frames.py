@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import math
 import os
+import termios
 import weakref
 from collections.abc import Generator
 from contextlib import suppress
@@ -128,7 +130,7 @@ class ProgramFrames:
         policy: ThreadPolicy | Priority | None,
     ) -> None:
         self.steps, self.stats = Steps(time_base), DecoderStats()
-        self._policy = policy
+        self._policy, self._is_reading = policy, False
         self._pipe = os.fstat(output.fileno())
         self._descriptor = os.dup(output.fileno())
         self._frames = written_frames(self._descriptor, frame_bytes, self.steps)
@@ -139,11 +141,20 @@ class ProgramFrames:
         if self._policy is not None:
             _apply_policy(self._policy, try_undo=False)
             self._policy = None
-        if (read := next(self._frames, None)) is None:
+        self._is_reading = True
+        read = next(self._frames, None)
+        self._is_reading = False
+        if read is None:
             self.release()
         else:
             self.stats = DecoderStats(frames_delivered=self.stats.frames_delivered + 1)
         return read
+
+    def waits(self) -> bool:
+        """Whether a thread waits for FFmpeg to write."""
+        with suppress(OSError, ValueError):  # the thread closes the pipe
+            return self._is_reading and not any(fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(4)))
+        return False
 
     def take_rest(self) -> None:
         """Nothing: a part of a frame is dropped."""
