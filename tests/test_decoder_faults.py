@@ -710,7 +710,7 @@ def test_forked_child_can_close_a_decoder_that_a_thread_of_the_parent_reads(way:
     decoder.read()
     child = os.fork()
     if child == 0:
-        decoder._engine.session.reader._changed.acquire()  # as that thread may have done
+        decoder._engine._lock.acquire(timeout=1)  # as that thread may have done
         signal.alarm(20)
         {way}
         os._exit(7)

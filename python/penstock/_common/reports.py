@@ -175,8 +175,8 @@ class DecoderStats:
             that a thread waited for the other process to write.
         output_wait_s: seconds in which nobody asked for a frame: between the calls, or with a full queue.
         converting_s: seconds that threads of this process spent on converting frames, all threads together.
-        reader: statistics of the native reader of an isolated process's output; None before its first read, and without
-            `isolated`.
+        reader: statistics of the native reader of an isolated libav's output; None before its first read, and if
+            something else reads.
     """
 
     frames_read: int = 0

@@ -10,9 +10,7 @@ from fractions import Fraction
 from io import FileIO
 from typing import TYPE_CHECKING, Any
 
-from penstock._common.reports import DecoderStats
 from penstock._decoding.confined_engine import END_GRACE_S, FRAME, RECORD
-from penstock._decoding.engine import Made
 from penstock._decoding.program_frames import Steps, written_frames
 from penstock._facts.confined_process import ConfinedProcess
 from penstock._facts.isolated_facts import confined
@@ -20,10 +18,9 @@ from penstock._native import Reader
 from penstock.errors import TruncatedStreamError
 
 if TYPE_CHECKING:
-    from penstock._decoding.pixels import ProgramPixels
+    from penstock._common.types import Priority
     from penstock._facts.isolation import Isolation
-    from penstock._ffmpeg.command.settings import DecoderSettings
-    from penstock._native import Ticket
+    from penstock._native import ReaderStats, ThreadPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +52,11 @@ def main(request: dict[str, Any], records: int) -> None:
 
 
 class ConfinedOutput:
-    """Reads frames ahead, as `ProgramFrames` does.
+    """Reads the frames one after another, as `ProgramFrames` does.
 
     Args:
         isolation: the file that the program reads.
-        output, pixels, time_base, settings: as for `ProgramFrames`.
+        output, frame_bytes, time_base, policy: as for `ProgramFrames`.
 
     Attributes:
         steps: how the timestamps were read, once all were.
@@ -69,15 +66,15 @@ class ConfinedOutput:
         self,
         isolation: Isolation,
         output: FileIO,
-        pixels: ProgramPixels,
+        frame_bytes: int,
         time_base: Fraction,
-        settings: DecoderSettings,
+        policy: ThreadPolicy | Priority | None,
     ) -> None:
         self.steps = Steps(time_base)
-        self._isolation, self._pixels = isolation, pixels
+        self._isolation = isolation
         self._is_cut = False
         request = {
-            "frame_bytes": pixels.input_bytes,
+            "frame_bytes": frame_bytes,
             "time_base": [time_base.numerator, time_base.denominator],
         }
         command, sandbox = isolation.command(__name__, request, isolation.sandbox.cpu_s)
@@ -86,19 +83,19 @@ class ConfinedOutput:
             self._process.start()
             self._reader = Reader(
                 self._process.records,
-                frame_bytes=RECORD.size + pixels.input_bytes,
-                queue_items=settings.queue_items,
-                policy=settings.policy,
+                frame_bytes=RECORD.size + frame_bytes,
+                queue_items=1,
+                policy=policy,
             )
         except BaseException:
             self._process.end()
             raise
         self._process.records.close()  # the reader has a duplicate
 
-    def read(self, timeout: float) -> Made | None:
-        """The next frame; None at the end."""
+    def read(self, _: float | None = None) -> tuple[int, memoryview] | None:
+        """The next frame and its timestamp; None at the end. Waits as long as it takes."""
         try:
-            record = self._reader.read(timeout)
+            record = self._reader.read()
         except TruncatedStreamError:
             record, self._is_cut = None, True
         if record is None:
@@ -107,7 +104,7 @@ class ConfinedOutput:
         kind, index, pts = RECORD.unpack_from(record)
         if kind != FRAME or index != record.index:
             raise self._strange()
-        return Made(index, pts, self._pixels.begin(memoryview(record)[RECORD.size :]).wait())
+        return pts, memoryview(record)[RECORD.size :]
 
     def _end(self) -> None:
         """Takes what the process says at its end."""
@@ -123,27 +120,20 @@ class ConfinedOutput:
         reason = f"{self._isolation.path}: libav's process sent something else than frames"
         return self._isolation.failure(reason, self._process, self._reader.stats.frames_delivered)
 
+    def waits(self) -> bool:
+        """No: this process can't see whether the other one has read all."""
+        return False
+
     def take_rest(self) -> None:
         """Nothing: a part of a frame is dropped."""
 
-    def _ready(self) -> Ticket:
-        """Done when `read` would not wait."""
-        return self._reader._ready()
-
     @property
-    def stats(self) -> DecoderStats:
-        """What was done so far, without the time that it took."""
-        reader = self._reader.stats
-        return DecoderStats(
-            frames_read=reader.frames_read,
-            frames_delivered=reader.frames_delivered,
-            bytes_read=reader.frames_read * self._pixels.input_bytes,
-            caller_wait_s=reader.caller_wait_s,
-            input_wait_s=reader.input_wait_s,
-            output_wait_s=reader.output_wait_s,
-            converting_s=self._pixels.converting_s,
-            reader=reader,
-        )
+    def stats(self) -> ReaderStats:
+        """How many frames were read, as `frames_delivered`."""
+        return self._reader.stats
+
+    def release(self) -> None:
+        """Does nothing: `close` has."""
 
     def close(self) -> None:
         """Ends the process. May be called again."""

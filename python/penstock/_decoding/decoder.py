@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -256,7 +257,7 @@ class Decoder(DecoderBase):
         self._stream = stream
         self._by_number: FramesByNumber | None = None
         self._length: int | None = None  # once known, without `count`
-        self._last_pts: int | None = None  # of the last frame in iteration
+        self._last = -1, -math.inf  # the number and time of the last frame in iteration
         self._is_order_said = False
         self._images = None if files is None else open_images(files, self._options, stream)
         self._engine: Engine
@@ -751,9 +752,11 @@ class Decoder(DecoderBase):
             return None
         plan, time_s = self._plan, None if made.pts is None else self._clock.time_s(made.pts)
         if made.pts is not None:
-            if self._last_pts is not None and made.pts <= self._last_pts and not self._options.filters:
-                self._warn_of_order(made.index, self._clock.time_s(made.pts))
-            self._last_pts = made.pts
+            index, pts = self._last
+            if index < made.index:  # otherwise another thread was quicker
+                if made.pts <= pts and not self._options.filters:
+                    self._warn_of_order(made.index, self._clock.time_s(made.pts))
+                self._last = made.index, made.pts
         return frame_of(
             made.memory, plan.delivered, plan.colors, index=made.index, pts=made.pts, time_s=time_s
         )

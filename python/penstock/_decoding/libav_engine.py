@@ -20,7 +20,7 @@ from penstock._common.ownership import Closable
 from penstock._common.reports import DecoderEngine, DecoderStats
 from penstock._decoding.engine import Made
 from penstock._decoding.open_video import keep_in_child
-from penstock._decoding.pixels import Job, Pixels
+from penstock._decoding.pixels import Job, Pixels, ProgramPixels
 from penstock._decoding.sequence import SequenceFrame
 from penstock._facts.completeness import End, why_no_frames
 from penstock._facts.questions import InProcess
@@ -76,7 +76,7 @@ class _Begun(NamedTuple):
     job: Job
 
 
-class _Read(NamedTuple):
+class Read(NamedTuple):
     """A read on the engine's own thread, by its number."""
 
     number: int
@@ -92,6 +92,7 @@ class LibavEngine(Closable):
         reason: why libav reads them.
         ahead: the first frame, if it is decoded already, or why it could not be.
         may_hang: the source may keep libav waiting, and libav can't be interrupted: another thread reads.
+        pixels: what makes the arrays; None makes them of libav's frames.
 
     Attributes:
         plan: as above.
@@ -107,6 +108,7 @@ class LibavEngine(Closable):
         ahead: SequenceFrame | DecoderError | None = None,
         *,
         may_hang: bool = False,
+        pixels: Pixels | ProgramPixels | None = None,
     ) -> None:
         super().__init__()
         self.plan = plan
@@ -114,7 +116,8 @@ class LibavEngine(Closable):
         self.warning: str | None = None
         self._sequence, self._reason, self._ahead = sequence, reason, ahead
         self._may_hang, self._closing = may_hang, Future[None]()
-        self._pixels, self._part = Pixels(plan), plan.part
+        self._pixels, self._part = pixels or Pixels(plan), plan.part
+        self._most = plan.options.count
         self._lock = threading.RLock()  # which knows its owner
         self._reading_thread: int | None = None
         self._begun: deque[_Begun] = deque()
@@ -125,8 +128,10 @@ class LibavEngine(Closable):
         self._is_torn = False  # an exception of a signal handler has interrupted a read
         self._is_released = False
         self._worker: Daemon | None = None
-        self._abandoned: list[_Read] = []  # reads for which nobody waits any more, as a heap
+        self._abandoned: list[Read] = []  # reads for which nobody waits any more, as a heap
         self._reads = count()
+        self._reads_ahead = 0
+        self._given = 0  # frames that callers received
         self._times = _Times()
         keep_in_child(self)
 
@@ -139,7 +144,7 @@ class LibavEngine(Closable):
         if self._abandoned or self._may_hang:
             return self._read_elsewhere(deadline)
         with self._turn(deadline):
-            return self._next(deadline)
+            return self._took(self._next(deadline))
 
     async def read_async(self) -> Made | None:
         """`read` for asyncio, on a thread of this object. A task that is cancelled while it waits loses no frame."""
@@ -148,7 +153,7 @@ class LibavEngine(Closable):
         self.check_usable()
         read = self._begun_read()
         try:
-            return await asyncio.shield(asyncio.wrap_future(read.outcome))
+            return self._took(await asyncio.shield(asyncio.wrap_future(read.outcome)))
         except asyncio.CancelledError:
             heappush(self._abandoned, read)
             raise
@@ -162,8 +167,8 @@ class LibavEngine(Closable):
             self._feed(1, Deadline(None))
 
     @property
-    def delivered(self) -> int:
-        """Frames that callers received."""
+    def _made_so_far(self) -> int:
+        """Frames whose arrays were made."""
         return 0 if self._last is None else self._last.number + 1
 
     @property
@@ -199,7 +204,7 @@ class LibavEngine(Closable):
         times, elapsed_s = self._times, self._times.elapsed_s
         return DecoderStats(
             frames_read=self._read,
-            frames_delivered=self.delivered,
+            frames_delivered=self._given,
             bytes_read=self._read * self._pixels.input_bytes,
             elapsed_s=elapsed_s,
             fps=self._read / elapsed_s if elapsed_s else 0.0,
@@ -209,28 +214,43 @@ class LibavEngine(Closable):
             converting_s=self._pixels.converting_s,
         )
 
-    def _begun_read(self) -> _Read:
+    def _begun_read(self) -> Read:
         """A read on the thread of this object: the first one for which nobody waits any more, or a new one."""
-        if self._abandoned:
-            return heappop(self._abandoned)
         if self._worker is None:
             self._worker = Daemon("penstock-decode")
-        return _Read(next(self._reads), self._worker.submit(self._read_alone))
+        while len(self._abandoned) <= self._reads_ahead:
+            heappush(self._abandoned, Read(next(self._reads), self._worker.submit(self._read_alone)))
+        return heappop(self._abandoned)
+
+    def _took(self, made: Made | None) -> Made | None:
+        """Counts what a caller receives."""
+        if made is not None:
+            self._given = max(self._given, made.index + 1)
+        return made
 
     def _read_elsewhere(self, deadline: Deadline) -> Made | None:
         """Waits for a read on the thread of this object. A wait without success leaves it to the next call."""
         read, is_done = self._begun_read(), False
         try:
-            either: tuple[Future[Any], ...] = (read.outcome, self._closing)
-            wait(either, deadline.left_s(), FIRST_COMPLETED)
-            is_done = read.outcome.done()
+            is_done = self._await(read, deadline)
         finally:
             if not is_done:
                 heappush(self._abandoned, read)
-        if not is_done:
-            self.check_usable()
+        return self._took(read.outcome.result()) if is_done else None
+
+    def _await(self, read: Read, deadline: Deadline) -> bool:
+        """Waits until a read is done."""
+        if not self._is_done(read, deadline.left_s()):
             raise deadline.late(_LATE)
-        return read.outcome.result()
+        return True
+
+    def _is_done(self, read: Read, timeout_s: float | None) -> bool:
+        """Whether a read is done within so many seconds."""
+        either: tuple[Future[Any], ...] = (read.outcome, self._closing)
+        wait(either, timeout_s, FIRST_COMPLETED)
+        if not read.outcome.done():
+            self.check_usable()
+        return read.outcome.done()
 
     def _read_alone(self) -> Made | None:
         with self._turn(Deadline(None)):
@@ -272,7 +292,7 @@ class LibavEngine(Closable):
     def _made(self, deadline: Deadline) -> Made | None:
         # One more frame with each call, so that the first ones come at once.
         ahead = 0 if self._may_hang else self._pixels.ahead  # a live frame waits for no other
-        self._feed(min(ahead, self.delivered) + 1, deadline)
+        self._feed(min(ahead, self._made_so_far) + 1, deadline)
         self.check_usable()  # a signal handler or another thread may have closed it
         if not self._begun:
             if self._failure is not None:
@@ -291,9 +311,9 @@ class LibavEngine(Closable):
     def _go_back(self) -> None:
         """Goes on behind the frame that was given last: of those that were begun, some may be lost."""
         self._begun.clear()
-        self._read = self.delivered
+        self._read = self._made_so_far
         self._ahead = self._failure = None
-        self._is_fed = self._read == self.plan.options.count
+        self._is_fed = self._read == self._most
         self._sequence.resume(self._read, None if self._last is None else self._last.pts)
         self._is_torn = False
 
@@ -316,7 +336,7 @@ class LibavEngine(Closable):
                 return
             if frame is not None:
                 self._read = frame.index + 1
-                self._is_fed = self._read == self.plan.options.count
+                self._is_fed = self._read == self._most
             elif deadline.is_over():
                 if self._begun:
                     return
@@ -359,7 +379,7 @@ class LibavEngine(Closable):
         """Closes the file when the garbage collector takes the decoder, with a `ResourceWarning` before the end."""
         if self.is_closed:
             return
-        if self.delivered and not self.is_at_end:
+        if self._given and not self.is_at_end:
             warnings.warn(f"{self.plan.title} was never closed", ResourceWarning, source=self, stacklevel=2)
         self.close()
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from av.video.frame import VideoFrame as LibavFrame
 
     from penstock._decoding.framing import Delivery
-    from penstock._facts.index import Packet
 
 #: Threads that convert, in all decoders of a process together. Measured: with 16 CPUs, a third adds less than 10 %.
 CONVERSION_THREADS = 2
@@ -150,7 +149,10 @@ class ProgramPixels:
 
     Attributes:
         input_bytes: bytes of a frame that FFmpeg writes.
+        ahead: as of `Pixels`. None: the next packet gets the memory of this one.
     """
+
+    ahead = 0
 
     def __init__(self, plan: DecodePlan, stored: DecodePlan | None) -> None:
         self._plan, self._pixels = plan, Pixels(plan)
@@ -163,12 +165,12 @@ class ProgramPixels:
             self.input_bytes = sum(rows * row_bytes for rows, row_bytes in self._rows)
             self._converter = _PlaneConverter(plan.conversion, self._rows, _KEPT_SLOTS, self._pixels.threads)
 
-    def begin(self, packet: Packet | memoryview) -> Job:
-        """Begins to make a frame's array."""
+    def begin(self, packet: Any) -> Job:
+        """Begins to make a frame's array: of a packet, or of its bytes."""
         if self._codec is not None:
-            [frame] = self._codec.decode(cast("Packet", packet))
+            [frame] = self._codec.decode(packet)
             return self._pixels.begin(frame)
-        job = self._begin(memoryview(cast("Any", packet)))
+        job = self._begin(memoryview(packet))
         return job if self._plan.delivery is None else _Delivering(job, self._plan.delivery, None)
 
     def _begin(self, memory: memoryview) -> Job:

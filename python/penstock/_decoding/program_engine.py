@@ -1,32 +1,42 @@
-"""Reads a source in sequence by an FFmpeg program, whose output libav reads."""
+"""Reads a source in sequence by an FFmpeg program, whose frames libav reads."""
 
 from __future__ import annotations
 
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from heapq import heappush
 from io import FileIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from penstock._common.deadline import Deadline
 from penstock._common.messages import plural
 from penstock._common.reports import DecoderEngine, DecoderStats
 from penstock._decoding.confined_output import ConfinedOutput
 from penstock._decoding.engine import Made
+from penstock._decoding.libav_engine import LibavEngine, Read
 from penstock._decoding.pixels import ProgramPixels
-from penstock._decoding.program_frames import ProgramFrames
-from penstock._decoding.session import DecodeSession, OnDemand
+from penstock._decoding.program_frames import ProgramFrames, Steps
+from penstock._decoding.sequence import SequenceFrame
+from penstock._decoding.session import LATE, DecodeSession, OnDemand
 from penstock._facts import completeness
 from penstock._facts.completeness import End
+from penstock._ffmpeg.program.child import DRAIN_GRACE_S
 from penstock._ffmpeg.program.process import FFmpegProcess
-from penstock.errors import DecoderError
+from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
     from penstock._decoding.plan import DecodePlan
+    from penstock._facts.info import Track
     from penstock._facts.isolation import Isolation
     from penstock._facts.questions import Questions
     from penstock._facts.source import Source
+    from penstock._native import AppliedPolicy
 
+# Frames that are read ahead.
+_READ_AHEAD = 4
 # FFmpeg's options for its input that change neither which frames come nor their times.
 _FRAME_PRESERVING_OPTIONS = frozenset(
     (
@@ -46,30 +56,33 @@ _FRAME_PRESERVING_OPTIONS = frozenset(
 )
 
 
-class ProgramEngine(OnDemand[Made]):
-    """Decodes frames in sequence by an FFmpeg program, which the first read starts.
+class ProgramRun(OnDemand[tuple[int, Any]]):
+    """The frames of an FFmpeg program, as a `Sequence` gives those of a file, and what its end means.
 
     Args:
         program: FFmpeg.
-        plan: what it is to do.
-        reason: why it reads the source.
+        plan: what is wanted.
+        written: what FFmpeg is to write.
+        frame_bytes: bytes of a frame that it writes.
         questions: answers what else there is to know of the file.
         isolation: the sandbox that it runs in; None if it may do all.
-        stored: what FFmpeg writes where this process makes the frames of that; None if FFmpeg makes them.
 
     Attributes:
-        plan, questions: as above.
+        how: how its frames are read, for people.
+        account: None. They have no packets that can be read again.
     """
+
+    how, account = "libav reads the frames that it writes", None
 
     def __init__(
         self,
         program: str,
         opened: Source,
         plan: DecodePlan,
-        reason: str,
+        written: DecodePlan,
+        frame_bytes: int,
         questions: Questions,
-        isolation: Isolation | None = None,
-        stored: DecodePlan | None = None,
+        isolation: Isolation | None,
     ) -> None:
         track = plan.track
         super().__init__(
@@ -78,43 +91,46 @@ class ProgramEngine(OnDemand[Made]):
             sandbox=None if isolation is None else isolation.sandbox,
         )
         self.plan, self.questions = plan, questions
-        self._written = stored or plan  # what FFmpeg writes
-        self._pixels = ProgramPixels(plan, stored)
-        self._program, self._reason = program, reason
+        self._program, self._written, self._frame_bytes = program, written, frame_bytes
         self._isolation = isolation  # which keeps the file open
+        self._frames: ProgramFrames | ConfinedOutput | None = None
+        self._count = 0
 
-    @property
-    def facts(self) -> DecoderEngine:
-        """The engine, for a caller, with what the kernel cannot confine of the sandbox."""
-        unconfined = () if self._isolation is None else self._isolation.unconfined
-        return DecoderEngine("ffmpeg", self._reason, unconfined)
+    def advance(self) -> SequenceFrame:
+        """The next frame. Waits as long as it takes.
 
-    account = None
+        Raises:
+            StopIteration: there are no more.
+            DecoderError, OSError: it cannot be decoded or read.
+        """
+        if (read := self.read_frame(None)) is None:
+            raise StopIteration
+        self._count += 1
+        return SequenceFrame(self._count - 1, *read)
 
     def lend(self) -> None:
-        """Nothing: libav has no frame of it."""
+        """Nothing: no file is open."""
 
-    def read(self, timeout: float | None = None) -> Made | None:
-        """The next frame; None at the end."""
-        return self.read_frame(timeout)
+    def resume(self, given: int, _: int | None) -> None:
+        """Goes on, if no frame is lost."""
+        if given != self._count:
+            raise DecoderError(f"{self._opened.path}: frame {given} is lost, and can't be read again")
 
-    async def read_async(self) -> Made | None:
-        """`read` for asyncio. A task that is cancelled while it waits loses no frame."""
-        return await self.read_frame_async()
+    def end(self, _: Track) -> End:
+        """What is to be said of the file at its end."""
+        return End(warning=self.warning)
 
-    def read_ahead(self) -> None:
-        """Starts FFmpeg before the first read, so that frames are read ahead."""
-        self.session  # noqa: B018
+    def stop(self) -> None:
+        """Ends FFmpeg at once. May be called again."""
+        super().close()
 
-    @property
-    def stats(self) -> DecoderStats:
-        """What was done so far."""
-        if (run := self.run) is None:
-            return DecoderStats()
-        stats, elapsed_s = self._frames.stats, run.process.elapsed_s
-        return replace(stats, elapsed_s=elapsed_s, fps=stats.frames_read / elapsed_s)
+    def close(self) -> None:
+        """The same, and closes the pipe. No thread may read."""
+        self.stop()
+        if self._frames is not None:
+            self._frames.release()
 
-    def _start(self) -> DecodeSession[Made]:
+    def _start(self) -> DecodeSession[tuple[int, Any]]:
         """Starts FFmpeg; again from the beginning of the file, if it would lose frames by a seek."""
         run, start = super()._start(), self.plan.options.start
         if start is None or not self.plan.may_seek:
@@ -130,7 +146,7 @@ class ProgramEngine(OnDemand[Made]):
         self._written = replace(self._written, may_seek=False)
         return super()._start()
 
-    def _make_session(self) -> DecodeSession[Made]:
+    def _make_session(self) -> DecodeSession[tuple[int, Any]]:
         return DecodeSession(
             self._program,
             self._written.arguments(),
@@ -142,18 +158,27 @@ class ProgramEngine(OnDemand[Made]):
         )
 
     def _read_output(self, output: FileIO) -> ProgramFrames | ConfinedOutput:
-        given = output, self._pixels, self.plan.track.video.time_base, self.plan.options.settings
+        if self._frames is not None:
+            self._frames.release()  # of a run that would have lost frames
         isolation = self._isolation
+        time_base, policy = self.plan.track.video.time_base, self.plan.options.settings.policy
+        given = output, self._frame_bytes, time_base, policy
         self._frames = ProgramFrames(*given) if isolation is None else ConfinedOutput(isolation, *given)
         return self._frames
 
-    def close(self) -> None:
-        """Ends FFmpeg at once. What was delivered stays valid. May be called again."""
-        super().close()
-        self._pixels.close()
+    @property
+    def is_left_running(self) -> bool:
+        """Whether FFmpeg has ended, but what its wrapper has started keeps the pipe open."""
+        has_ended = self.session.process.seconds_since_end() >= DRAIN_GRACE_S
+        return has_ended and self._frames is not None and self._frames.waits()
 
-    def _end_of(self, run: DecodeSession[Made]) -> End:
-        if self._frames.steps.is_lost:
+    @property
+    def _steps(self) -> Steps:
+        assert self._frames is not None
+        return self._frames.steps
+
+    def _end_of(self, run: DecodeSession[tuple[int, Any]]) -> End:
+        if self._steps.is_lost:
             after = f"after {plural(run.delivered, 'frame')}"
             return End(f"the size or format changes where the times go back, {after}. Leave out `filters`")
         end = super()._end_of(run)
@@ -161,16 +186,14 @@ class ProgramEngine(OnDemand[Made]):
             return End(completeness.why_no_frames(self.plan.track.media, self.plan.options.start))
         return end
 
-    def _is_all_asked_for(self, run: DecodeSession[Made]) -> bool:
+    def _is_all_asked_for(self, run: DecodeSession[tuple[int, Any]]) -> bool:
         if run.delivered == self.plan.options.count:
             return True
-        steps = self._frames.steps
-        return steps.latest is not None and not self.plan.part.has(
-            steps.latest + max(steps.longest, self.plan.part.usual)
-        )
+        part, steps = self.plan.part, self._steps
+        return steps.latest is not None and not part.has(steps.latest + max(steps.longest, part.usual))
 
-    def _end_of_file(self, run: DecodeSession[Made]) -> End:
-        options, last = self.plan.options, self._frames.steps.latest
+    def _end_of_file(self, run: DecodeSession[tuple[int, Any]]) -> End:
+        options, last = self.plan.options, self._steps.latest
         if last is None or options.filters or changes_frames(options.input_options):
             return End()  # the options may make what was delivered different from the file
         unit = float(self.plan.track.video.time_base)
@@ -178,7 +201,7 @@ class ProgramEngine(OnDemand[Made]):
             completeness.Delivered(
                 frames=run.delivered if options.start is None else None,
                 last_s=last * unit,
-                longest_s=self._frames.steps.longest * unit,
+                longest_s=self._steps.longest * unit,
             )
         )
 
@@ -210,6 +233,122 @@ class ProgramEngine(OnDemand[Made]):
         if start is None or is_inside:
             return completeness.BEGINS_INSIDE
         return f"FFmpeg reports damage in frames before start={start:g}, where decoding has to begin"
+
+
+class ProgramEngine(LibavEngine):
+    """Decodes frames in sequence by an FFmpeg program, which the first read starts. A thread reads some frames ahead.
+
+    Args:
+        program, plan, questions, isolation: as for `ProgramRun`.
+        reason: why it reads the source.
+        stored: what FFmpeg writes where this process makes the frames of that; None if FFmpeg makes them.
+    """
+
+    def __init__(
+        self,
+        program: str,
+        opened: Source,
+        plan: DecodePlan,
+        reason: str,
+        questions: Questions,
+        isolation: Isolation | None = None,
+        stored: DecodePlan | None = None,
+    ) -> None:
+        pixels = ProgramPixels(plan, stored)
+        self._run = ProgramRun(
+            *(program, opened, plan, stored or plan, pixels.input_bytes, questions, isolation)
+        )
+        super().__init__(plan, self._run, reason, may_hang=True, pixels=pixels)
+        self.questions, self._isolation = questions, isolation
+        self._most = None  # FFmpeg knows, and its end tells whether all is well
+        self._reads_ahead = plan.options.settings.queue_items or _READ_AHEAD
+        self._waited_s = 0.0
+
+    @property
+    def facts(self) -> DecoderEngine:
+        """The engine, for a caller, with what the kernel cannot confine of the sandbox."""
+        unconfined = () if self._isolation is None else self._isolation.unconfined
+        return DecoderEngine("ffmpeg", self._reason, unconfined)
+
+    @property
+    def stats(self) -> DecoderStats:
+        """What was done so far."""
+        if (run := self._run.run) is None:
+            return DecoderStats()
+        stats, elapsed_s = super().stats, run.process.elapsed_s
+        fps = stats.frames_read / elapsed_s
+        return replace(stats, elapsed_s=elapsed_s, fps=fps, caller_wait_s=self._waited_s)
+
+    @property
+    def pid(self) -> int | None:  # type: ignore[override]
+        """FFmpeg's process id; None before FFmpeg has started."""
+        return self._run.pid
+
+    @property
+    def policy(self) -> AppliedPolicy | None:  # type: ignore[override]
+        """The policy that FFmpeg started with; None if none was given, and before FFmpeg has started."""
+        return self._run.policy
+
+    def read_ahead(self) -> None:
+        """Starts FFmpeg before the first read, so that frames are read ahead."""
+        self._started()
+        super().read_ahead()
+
+    def read(self, timeout: float | None = None) -> Made | None:
+        """The next frame; None at the end."""
+        run, began_s = self._started(), time.perf_counter()
+        try:
+            with run.logged_stalls():
+                return super().read(timeout)
+        finally:
+            self._waited_s += time.perf_counter() - began_s
+
+    async def read_async(self) -> Made | None:
+        """`read` for asyncio. A task that is cancelled while it waits loses no frame."""
+        import asyncio  # slow to import; a program that uses asyncio has done so
+
+        run = self._started()
+        read, is_there = self._begun_read(), False
+        try:
+            with run.logged_stalls():
+                is_there = await run.wait_for_async(self._is_there, lambda: read.outcome, read)
+        finally:
+            if not is_there:
+                heappush(self._abandoned, read)
+        if not is_there:
+            await asyncio.to_thread(self._run.finish)
+        return self._took(read.outcome.result()) if is_there else None
+
+    def _started(self) -> DecodeSession[tuple[int, Any]]:
+        self.check_usable()
+        return self._run.session
+
+    def _await(self, read: Read, deadline: Deadline) -> bool:
+        """Waits until a read is done, as long as FFmpeg shows signs of life. False at the end, if none shows that."""
+        is_there = self._run.session.wait_for(self._is_there, deadline, LATE, read)
+        if not is_there:
+            self._run.finish()
+        return is_there
+
+    def _is_there(self, read: Read, timeout_s: float) -> bool:
+        """Waits for a read. False if what a wrapper of FFmpeg has left running keeps the pipe open."""
+        if self._is_done(read, timeout_s):
+            return True
+        if not self._run.is_left_running:
+            raise StalledError("no frame came", timeout_s, self._pixels.input_bytes)
+        return False
+
+    def close(self) -> None:
+        """Ends FFmpeg at once. What was delivered stays valid. May be called again, also by a signal handler."""
+        self._is_closed = True
+        self._run.stop()
+        super().close()
+
+    def end_collected(self) -> None:
+        """Ends FFmpeg when the garbage collector takes the decoder, with a `ResourceWarning` before the end."""
+        if not self.is_closed:
+            self._run.end_collected()
+            super().close()
 
 
 def changes_frames(input_options: Mapping[str, object]) -> bool:

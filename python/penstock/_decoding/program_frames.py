@@ -1,17 +1,14 @@
-"""The frames that an FFmpeg program writes to a pipe in NUT: libav reads them ahead, on a thread."""
+"""The frames that an FFmpeg program writes to a pipe in NUT, which libav reads."""
 
 from __future__ import annotations
 
+import fcntl
 import math
 import os
-import threading
-import time
+import termios
 import weakref
-from collections import deque
 from collections.abc import Generator
-from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import replace
 from fractions import Fraction
 from io import FileIO
 from typing import TYPE_CHECKING
@@ -20,18 +17,13 @@ import av
 from av.error import FFmpegError as LibavError
 
 from penstock._common.reports import DecoderStats
-from penstock._decoding.engine import Made
-from penstock._decoding.open_video import keep_in_child
 from penstock._native import _apply_policy
-from penstock.errors import ClosedError, StalledError
 
 if TYPE_CHECKING:
-    from penstock._decoding.pixels import ProgramPixels
+    from penstock._common.types import Priority
     from penstock._facts.index import Packet
-    from penstock._ffmpeg.command.settings import DecoderSettings
+    from penstock._native import ThreadPolicy
 
-# Frames that are read ahead.
-READ_AHEAD = 4
 # NUT's header tells all that is needed: with these options, libav waits for one frame at most before it gives that.
 _OPTIONS = {"probesize": "32", "analyzeduration": "0", "fpsprobesize": "0"}
 # The muxer of NUT shortens units that are longer than this (ff_choose_timebase in libavformat/mux.c).
@@ -117,146 +109,73 @@ def written_frames(descriptor: int, frame_bytes: int, steps: Steps) -> Generator
 
 
 class ProgramFrames:
-    """Reads frames ahead. Several threads may take them.
+    """Reads the frames one after another: the packets of raw video, with their timestamps.
 
     Args:
         output: the end of the pipe to read from, which this object duplicates.
-        pixels: makes their arrays.
+        frame_bytes: bytes of a frame.
         time_base: unit of timestamps, in seconds.
+        policy: of the thread that reads.
 
     Attributes:
         steps: how the timestamps were read.
+        stats: how many frames were read, as `frames_delivered`.
     """
 
     def __init__(
-        self, output: FileIO, pixels: ProgramPixels, time_base: Fraction, settings: DecoderSettings
+        self,
+        output: FileIO,
+        frame_bytes: int,
+        time_base: Fraction,
+        policy: ThreadPolicy | Priority | None,
     ) -> None:
-        keep_in_child(self)
-        self._pixels, self._settings = pixels, settings
-        self.steps = Steps(time_base)
-        self._changed = threading.Condition()  # its lock knows its owner: a signal handler may close this
-        self._frames: deque[Made] = deque()
-        self._waiters: list[Future[None]] = []
-        self._failure: BaseException | None = None
-        self._is_closed = self._has_ended = False
-        self._done = DecoderStats()
+        self.steps, self.stats = Steps(time_base), DecoderStats()
+        self._policy, self._is_reading = policy, False
         self._pipe = os.fstat(output.fileno())
+        self._descriptor = os.dup(output.fileno())
+        self._frames = written_frames(self._descriptor, frame_bytes, self.steps)
         _living.add(self)
-        threading.Thread(
-            target=self._run, args=(os.dup(output.fileno()),), name="penstock-decode", daemon=True
-        ).start()
 
-    # --- what a reader calls -----------------------------------------------------------------------------------------
+    def read(self, _: float | None = None) -> tuple[int, Packet] | None:
+        """The next frame and its timestamp; None at the end. Waits as long as it takes, so on a thread of its own."""
+        if self._policy is not None:
+            _apply_policy(self._policy, try_undo=False)
+            self._policy = None
+        self._is_reading = True
+        read = next(self._frames, None)
+        self._is_reading = False
+        if read is None:
+            self.release()
+        else:
+            self.stats = DecoderStats(frames_delivered=self.stats.frames_delivered + 1)
+        return read
 
-    def read(self, timeout: float) -> Made | None:
-        """The next frame; None at the end.
-
-        Raises:
-            StalledError: none came within so many seconds.
-            ClosedError: this was closed.
-        """
-        began_s = time.perf_counter()
-        with self._changed:
-            try:
-                self._changed.wait_for(self._is_due, timeout)
-            finally:
-                self._count(caller_wait_s=time.perf_counter() - began_s)
-            if self._is_closed:
-                raise ClosedError("the decoder is closed")
-            if not self._is_due():
-                raise StalledError("no frame came", timeout, self._pixels.input_bytes)
-            if not (frames := self._frames):
-                if self._failure is not None:
-                    raise self._failure
-                return None
-            made = frames.popleft()
-            self._count(frames_delivered=1)
-            self._changed.notify_all()
-        return made
-
-    def _ready(self) -> Future[None] | None:
-        """Done when `read` would not wait; None if it would not now."""
-        with self._changed:
-            if self._is_due():
-                return None
-            future = Future[None]()
-            future.set_running_or_notify_cancel()  # nobody can cancel it
-            self._waiters.append(future)
-            return future
+    def waits(self) -> bool:
+        """Whether a thread waits for FFmpeg to write."""
+        with suppress(OSError, ValueError):  # the thread closes the pipe
+            return self._is_reading and not any(fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(4)))
+        return False
 
     def take_rest(self) -> None:
         """Nothing: a part of a frame is dropped."""
 
-    @property
-    def stats(self) -> DecoderStats:
-        """What was done so far, without the time that it took."""
-        return replace(self._done, converting_s=self._pixels.converting_s)
-
     def close(self) -> None:
-        """Drops the frames that nobody has taken. The thread ends once FFmpeg has. May be called again."""
-        with self._changed:
-            self._is_closed = True
-            self._frames = deque()  # not `clear`: a signal handler may interrupt `read`
-            self._tell()
+        """Leaves it to the thread that reads: libav's read ends with FFmpeg."""
+
+    def release(self) -> None:
+        """Closes the pipe. No thread may read. May be called again."""
+        self._frames.close()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
     def close_inherited(self) -> None:
-        """Closes the pipe in the child of a fork, where the thread is not. libav has a descriptor of its own."""
-        for name in [] if self._has_ended else os.listdir("/proc/self/fd"):  # noqa: PTH208 - only numbers
-            with suppress(OSError):
-                if os.path.samestat(os.fstat(int(name)), self._pipe):
-                    os.close(int(name))
-
-    # --- the thread --------------------------------------------------------------------------------------------------
-
-    def _run(self, descriptor: int) -> None:
-        try:
-            if self._settings.policy is not None:
-                _apply_policy(self._settings.policy, try_undo=False)
-            frames = written_frames(descriptor, self._pixels.input_bytes, self.steps)
-            began_s = time.perf_counter()
-            for pts, packet in frames:
-                self._count(input_wait_s=time.perf_counter() - began_s)
-                # Now, while the packet is in the processor's cache. The next one then gets its memory.
-                memory = self._pixels.begin(packet).wait()
-                del packet
-                self._put(Made(self._done.frames_read, pts, memory))
-                del memory
-                if self._is_closed:
-                    break
-                began_s = time.perf_counter()
-            frames.close()
-        except BaseException as failure:
-            self._failure = failure
-        finally:
-            os.close(descriptor)
-            with self._changed:
-                self._has_ended = True
-                self._tell()
-
-    def _put(self, made: Made) -> None:
-        most = self._settings.queue_items or READ_AHEAD
-        with self._changed:
-            self._count(frames_read=1, bytes_read=self._pixels.input_bytes)
-            began_s = time.perf_counter()
-            self._changed.wait_for(lambda: len(self._frames) < most or self._is_closed)
-            self._count(output_wait_s=time.perf_counter() - began_s)
-            if not self._is_closed:
-                self._frames.append(made)
-                self._tell()
-
-    def _is_due(self) -> bool:
-        return bool(self._frames) or self._has_ended or self._is_closed
-
-    def _tell(self) -> None:
-        self._changed.notify_all()
-        while self._waiters:
-            self._waiters.pop().set_result(None)
-
-    def _count(self, **more: float) -> None:
-        with self._changed:
-            self._done = replace(
-                self._done, **{name: getattr(self._done, name) + one for name, one in more.items()}
-            )
+        """Closes the pipe in the child of a fork. libav has a descriptor of its own."""
+        if self._descriptor >= 0:
+            for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - only numbers
+                with suppress(OSError):
+                    if os.path.samestat(os.fstat(int(name)), self._pipe):
+                        os.close(int(name))
 
 
 def _close_inherited() -> None:

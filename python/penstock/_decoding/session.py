@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from io import FileIO
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, cast
 
 from penstock._common.deadline import Deadline
 from penstock._common.messages import argument, plural
@@ -35,6 +35,9 @@ from penstock._ffmpeg.program.process import FFmpegProcess, Session, warn_unclos
 from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock._native import AppliedPolicy
 from penstock.errors import ClosedError, DecoderError, FFmpegError, StalledError, TruncatedStreamError
+
+if TYPE_CHECKING:
+    from penstock._native import Reader
 
 # Guessed: an FFmpeg that has closed its output exits within this time. If it has reported its end, that is all.
 END_GRACE_S = 5.0
@@ -71,9 +74,6 @@ class Reading(Protocol[Item_co]):
 
     def close(self) -> None:
         """Stops reading."""
-
-    def _ready(self) -> Any:
-        """What is done when `read` would not wait."""
 
 
 class DecodeSession(Session, Generic[Item]):
@@ -158,12 +158,16 @@ class DecodeSession(Session, Generic[Item]):
         if self.has_succeeded is not None:
             return None
         with self.logged_stalls():
-            frame = await self.wait_for_async(self._take, self.reader._ready)
+            frame = await self.wait_for_async(self._take, cast("Reader", self.reader)._ready)
         if frame is None:
             import asyncio  # slow to import; a program that uses asyncio has done so
 
             await asyncio.to_thread(self._end, Deadline(None))
         return frame
+
+    def finish(self) -> None:
+        """Goes on as at the end of FFmpeg's output, which a program that FFmpeg's wrapper has started keeps open."""
+        self._end(Deadline(None))
 
     def close(self) -> None:
         """Ends FFmpeg and the reader at once. May be called again."""
@@ -199,7 +203,7 @@ class DecodeSession(Session, Generic[Item]):
     def _take(self, timeout_s: float) -> Item | None:
         """A frame; None at the end of FFmpeg's output."""
         try:
-            return self.reader.read(timeout=timeout_s)
+            return self.reader.read(timeout_s)
         except TruncatedStreamError:
             return None
         except StalledError as stalled:
@@ -302,6 +306,12 @@ class OnDemand(Closable, Generic[Item]):
 
             await asyncio.to_thread(self._judge, run)
         return frame
+
+    def finish(self) -> None:
+        """Finds out whether all is well, though FFmpeg's output has no end."""
+        run = self.session
+        run.finish()
+        self._judge(run)
 
     def _start(self) -> DecodeSession[Item]:
         """Starts FFmpeg."""

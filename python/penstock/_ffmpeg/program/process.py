@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from errno import ENXIO
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, TypeVarTuple, Unpack
 
 from penstock._common import exits
 from penstock._common.deadline import Deadline
@@ -367,7 +367,7 @@ class Session(Owned):
     async def wait_for_async(
         self,
         step: Callable[[Unpack[Arguments], float], R],
-        event: Callable[[], Watchable | Future[None] | None],
+        event: Callable[[], Watchable | Future[Any] | None],
         *arguments: *Arguments,
     ) -> R:
         """`wait_for` for asyncio: the event loop goes on while this waits. A cancellation takes no step.
@@ -441,7 +441,7 @@ def warn_unclosed(session: Session) -> None:
     )
 
 
-async def _until(event: Watchable | Future[None] | None, timeout_s: float) -> None:
+async def _until(event: Watchable | Future[Any] | None, timeout_s: float) -> None:
     import asyncio  # slow to import; a program that uses asyncio has done so
 
     from penstock._common.event_loops import until_done
@@ -450,11 +450,12 @@ async def _until(event: Watchable | Future[None] | None, timeout_s: float) -> No
         await asyncio.sleep(0)
         return
     if isinstance(event, Future):
-        waiting = asyncio.wrap_future(event)
-        try:
-            await asyncio.wait([waiting], timeout=timeout_s)
-        finally:
-            waiting.cancel()
+        # Not the future itself: its failure is the caller's, and a cancellation must not reach it.
+        ended, loop = asyncio.Event(), asyncio.get_running_loop()
+        event.add_done_callback(lambda _: None if loop.is_closed() else loop.call_soon_threadsafe(ended.set))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await ended.wait()
         return
     # Not asyncio.wait_for, which before Python 3.12 may swallow a cancellation.
     with suppress(TimeoutError):
