@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 # How far before a time a file with an index is sought, in seconds, until a keyframe comes before that; None reads from
 # the beginning. Guessed: an index leads to the keyframe before, or to one that frames before it follow.
 _MARGINS_S = (0, 1, 10, None)
+# The last time that a container can hold.
+_LAST_PTS = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ def latest_of(pts: Any) -> npt.NDArray[np.int64]:
 
 def place_at(latest: npt.NDArray[np.int64], pts: int) -> int:
     """The place of the frame that is on screen at a time; of the first one before it."""
-    return int(places_at(latest, np.array(pts, np.int64)))
+    return int(places_at(latest, np.array(min(pts, _LAST_PTS), np.int64)))
 
 
 def places_at(latest: npt.NDArray[np.int64], pts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
