@@ -486,7 +486,8 @@ def test_stand_in_for_the_process_by_number_delivers(hostile: Hostile) -> None:
 
 
 RENUMBERED = """\
-frame(0, word=b'others!\\n'); say({'pts': [*range(0, 40, 2)], 'last_duration': 1, 'warning': None}); sys.stdin.readline()
+frame(0, word=b'others!\\n'); say({'pts': [*range(0, 40, 2)], 'last_duration': 1, 'warning': None})
+sys.stdin.readline()
 """
 
 
