@@ -383,9 +383,9 @@ def test_a_sound_that_begins_later_has_silence_before(
     late: Path, start: float | None, dtype: SampleType
 ) -> None:
     with Decoder(late, start=start) as video:
-        blocks = list(video.audio(dtype=dtype))
+        blocks, begins_s = list(video.audio(dtype=dtype)), video[0].time_s or 0.0
         assert np.array_equal(asyncio.run(collected(video.audio(dtype=dtype))), np.concatenate(blocks))
-    samples, begins_s = np.concatenate(blocks), start or 0.0
+    samples = np.concatenate(blocks)
     silence = 128 if dtype == "uint8" else 0
     missing = round(max(0.0, 0.5 - begins_s) * RATE)
     assert len(samples) == round((2 - begins_s) * RATE)

@@ -241,3 +241,11 @@ def test_a_batch_takes_either_numbers_or_times(short: Path) -> None:
         for call in (lambda: decoder.batch(), lambda: decoder.batch([0], times_s=[0.0])):
             with pytest.raises(TypeError, match="times_s"):
                 call()
+
+
+def test_a_time_may_be_as_late_as_floats_go(short: Path) -> None:
+    with Decoder(short, end=1e300) as decoder:
+        assert decoder.index_at(1e300) == decoder.frame_at(2**80).index == len(decoder) - 1 == 9
+        assert len(list(decoder)) == 10
+    with Decoder(short, end=1e300, fps=30) as decoder:
+        assert decoder.index_at(1e300) == len(decoder) - 1 == 9

@@ -600,12 +600,13 @@ class Decoder(DecoderBase):
             BufferError, TypeError: if `out` is read-only, as JAX's arrays are, or isn't an array.
             TypeError: if you pass both `indices` and `times_s`, or neither.
         """
-        if (indices is None) == (times_s is None):
-            raise TypeError(
-                "batch takes either indices or times_s. Pass batch([0, 7]) or batch(times_s=[0.0, 0.5])"
-            )
-        frames = self._frames()
-        return frames.batch_at(times_s or (), out) if indices is None else frames.batch(indices, out)
+        if indices is not None and times_s is None:
+            return self._frames().batch(indices, out)
+        if indices is None and times_s is not None:
+            return self._frames().batch_at(times_s, out)
+        raise TypeError(
+            "batch takes either indices or times_s. Pass batch([0, 7]) or batch(times_s=[0.0, 0.5])"
+        )
 
     def _check_by_number(self) -> None:
         """Checks that no option keeps frames from being read by number."""

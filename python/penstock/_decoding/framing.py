@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -261,13 +262,9 @@ class Delivery:
         left, top = self.border
         inner = pictured[top : top + made.shape[0], left : left + made.shape[1]]
         if inner.shape != pictured.shape:
-            pictured[...] = self._valued(
-                np.array(self.fill if pictured.ndim == 3 else self.fill[0], self.made.dtype)
-            )
-        if self.value_range is None:
-            inner[...] = made
-        else:
-            self._scale(made, inner)
+            fill = np.array(self.fill if pictured.ndim == 3 else self.fill[0], self.made.dtype)
+            pictured[...] = self._valued(fill)
+        inner[...] = self._valued(made)
         return array if out is None else None
 
     def _channels_last(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -276,20 +273,15 @@ class Delivery:
     def _valued(self, samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if self.value_range is None:
             return samples
-        values = np.empty(samples.shape, self.layout.dtype)
-        self._scale(samples, values)
-        return values
+        values = _values(8 * self.made.sample_bytes, *self.value_range, self.layout.dtype)
+        return np.take(values, samples, mode="clip")  # the fastest mode; no sample is outside
 
-    def _scale(self, samples: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
-        """Writes the values that samples stand for: by single precision, as ``samples / 255`` has it."""
-        assert self.value_range is not None
-        low, high = map(float, self.value_range)
-        most = (1 << 8 * self.made.sample_bytes) - 1
-        if low == 0:
-            np.divide(samples, np.float32(most / high), out=out, dtype=np.float32, casting="unsafe")
-            return
-        values = np.multiply(samples, np.float32((high - low) / most), dtype=np.float32)
-        np.add(values, np.float32(low), out=out, casting="unsafe")
+
+@cache
+def _values(bits: int, low: float, high: float, dtype: str) -> npt.NDArray[Any]:
+    """The float nearest to what each sample stands for."""
+    most = (1 << bits) - 1
+    return (low + np.arange(most + 1) * (high - low) / most).astype(dtype)
 
 
 def chroma_steps(pixel_format: str) -> tuple[int, int]:
