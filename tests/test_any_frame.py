@@ -8,6 +8,7 @@ import itertools
 import os
 import pickle
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -591,6 +592,31 @@ def test_fifo_refuses_frames_by_index(video: Path, tmp_path: Path) -> None:
     writer.start()
     with Decoder(fifo) as decoder, pytest.raises(DecoderError):
         decoder[0]
+
+
+def test_signal_handler_closes_a_decoder_that_its_thread_is_reading(tmp_path: Path) -> None:
+    def closes(*_: object) -> None:
+        with pytest.raises(RuntimeError):
+            decoder[0]
+        decoder.close()
+
+    before = signal.signal(signal.SIGUSR1, closes)
+    really = OpenVideo.decode
+    sent: list[object] = []
+
+    def decode(video: OpenVideo, packet: Any) -> Any:
+        sent.append(packet)
+        if len(sent) == 8:
+            signal.raise_signal(signal.SIGUSR1)
+        return really(video, packet)
+
+    try:
+        with Decoder(clip("long")) as decoder, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(OpenVideo, "decode", decode)
+            with pytest.raises(ClosedError):
+                decoder.batch(range(30))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_frame_by_index_raises_after_the_file_is_replaced(video: Path, tmp_path: Path) -> None:
