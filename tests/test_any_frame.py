@@ -130,6 +130,8 @@ DEPENDING = {
     ),
     "layers.ts": (*X265, "log-level=none:open-gop=1:bframes=5:rc-lookahead=10:keyint=30"),
     "mpeg2.ts": ("-c:v", "mpeg2video", "-bf", "2", "-g", "18"),
+    "av1.mp4": ("-c:v", "libsvtav1", "-preset", "12", "-g", "40", "-pix_fmt", "yuv420p", "-s", "96x64"),
+    "av1.mkv": ("-c:v", "libaom-av1", "-cpu-used", "8", "-g", "40", "-lag-in-frames", "19", "-usage", "good"),
 }
 
 
@@ -147,7 +149,7 @@ def test_any_subset_of_the_frames_is_that_of_all(tmp_path: Path, name: str) -> N
                 assert all(same(one, frames[n]) for one, n in zip(batch, numbers, strict=True)), numbers
 
 
-@pytest.mark.parametrize("name", ["pyramid.mp4", "layers.mp4", "layers.ts", "mpeg2.ts"])
+@pytest.mark.parametrize("name", ["pyramid.mp4", "layers.mp4", "layers.ts", "mpeg2.ts", "av1.mp4"])
 def test_pictures_that_no_wanted_frame_needs_are_not_decoded(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -453,8 +453,8 @@ class Decoder(DecoderBase):
             decoder.batch(range(4), out=batch)  # into memory that you have
         ```
 
-        Each GOP is decoded once. Frames between the ones that you want are decoded, but not converted or copied. If a
-        batch follows the previous one in the file, decoding continues from there. libav uses one thread per CPU, at
+        Each GOP is decoded once. Frames between the ones that you want aren't converted or copied. In H.264, H.265, AV1
+        and MPEG-2, they aren't decoded either if no other frame is made of them, as of many B-frames. If a batch follows the previous one in the file, decoding continues from there. libav uses one thread per CPU, at
         most 16, without the GIL. In the child of a ``fork``, and after pickling, the file is opened again.
 
         The first use finds out which packet holds which frame. It reads all packets, if their times name the frames. It
