@@ -454,8 +454,9 @@ class Decoder(DecoderBase):
         ```
 
         Each GOP is decoded once. Frames between the ones that you want aren't converted or copied. In H.264, H.265, AV1
-        and MPEG-2, they aren't decoded either if no other frame is made of them, as of many B-frames. If a batch follows the previous one in the file, decoding continues from there. libav uses one thread per CPU, at
-        most 16, without the GIL. In the child of a ``fork``, and after pickling, the file is opened again.
+        and MPEG-2, they aren't decoded either if no other frame is made of them, as of many B-frames. If a batch
+        follows the previous one in the file, decoding continues from there. libav uses one thread per CPU, at most 16,
+        without the GIL. In the child of a ``fork``, and after pickling, the file is opened again.
 
         The first use finds out which packet holds which frame. It reads all packets, if their times name the frames. It
         decodes the whole file once if they don't: in raw streams, AVI with B-frames, VP8 and MPEG-4, or if each field
