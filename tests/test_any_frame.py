@@ -8,6 +8,7 @@ import itertools
 import os
 import pickle
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -129,6 +130,8 @@ DEPENDING = {
     ),
     "layers.ts": (*X265, "log-level=none:open-gop=1:bframes=5:rc-lookahead=10:keyint=30"),
     "mpeg2.ts": ("-c:v", "mpeg2video", "-bf", "2", "-g", "18"),
+    "av1.mp4": ("-c:v", "libsvtav1", "-preset", "12", "-g", "40", "-pix_fmt", "yuv420p", "-s", "96x64"),
+    "av1.mkv": ("-c:v", "libaom-av1", "-cpu-used", "8", "-g", "40", "-lag-in-frames", "19", "-usage", "good"),
 }
 
 
@@ -146,7 +149,7 @@ def test_any_subset_of_the_frames_is_that_of_all(tmp_path: Path, name: str) -> N
                 assert all(same(one, frames[n]) for one, n in zip(batch, numbers, strict=True)), numbers
 
 
-@pytest.mark.parametrize("name", ["pyramid.mp4", "layers.mp4", "layers.ts", "mpeg2.ts"])
+@pytest.mark.parametrize("name", ["pyramid.mp4", "layers.mp4", "layers.ts", "mpeg2.ts", "av1.mp4"])
 def test_pictures_that_no_wanted_frame_needs_are_not_decoded(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -591,6 +594,31 @@ def test_fifo_refuses_frames_by_index(video: Path, tmp_path: Path) -> None:
     writer.start()
     with Decoder(fifo) as decoder, pytest.raises(DecoderError):
         decoder[0]
+
+
+def test_signal_handler_closes_a_decoder_that_its_thread_is_reading(tmp_path: Path) -> None:
+    def closes(*_: object) -> None:
+        with pytest.raises(RuntimeError):
+            decoder[0]
+        decoder.close()
+
+    before = signal.signal(signal.SIGUSR1, closes)
+    really = OpenVideo.decode
+    sent: list[object] = []
+
+    def decode(video: OpenVideo, packet: Any) -> Any:
+        sent.append(packet)
+        if len(sent) == 8:
+            signal.raise_signal(signal.SIGUSR1)
+        return really(video, packet)
+
+    try:
+        with Decoder(clip("long")) as decoder, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(OpenVideo, "decode", decode)
+            with pytest.raises(ClosedError):
+                decoder.batch(range(30))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_frame_by_index_raises_after_the_file_is_replaced(video: Path, tmp_path: Path) -> None:

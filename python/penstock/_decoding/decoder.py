@@ -575,9 +575,10 @@ class Decoder(DecoderBase):
             decoder.batch(times_s=[0.5, 1.25])  # as frame_at returns them
         ```
 
-        Each GOP is decoded once. Frames between the ones that you want are decoded, but not converted or copied. If a
-        batch follows the previous one in the file, decoding continues from there. libav uses one thread per CPU, at
-        most 16, without the GIL. In the child of a ``fork``, and after pickling, the file is opened again.
+        Each GOP is decoded once. Frames between the ones that you want aren't converted or copied. In H.264, H.265, AV1
+        and MPEG-2, they aren't decoded either if no other frame is made of them, as of many B-frames. If a batch
+        follows the previous one in the file, decoding continues from there. libav uses one thread per CPU, at most 16,
+        without the GIL. In the child of a ``fork``, and after pickling, the file is opened again.
 
         The first use finds out which packet holds which frame. It reads all packets, if their times name the frames. It
         decodes the whole file once if they don't: in raw streams, AVI with B-frames, VP8 and MPEG-4, or if each field

@@ -78,6 +78,36 @@ class Arrays(Protocol):
         """Frees memory."""
 
 
+class _Turns:
+    """A lock, behind whose use something is done, also if a signal handler asks for that while its thread has the lock.
+
+    Args:
+        end: that, while nobody else has the lock.
+    """
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        self._lock, self._end, self._holder = threading.Lock(), end, 0
+
+    def __enter__(self) -> None:
+        if self._holder == threading.get_ident():
+            raise RuntimeError("a signal handler can't read from a decoder that its thread is reading")
+        self._lock.acquire()
+        self._holder = threading.get_ident()
+
+    def __exit__(self, *_: object) -> None:
+        self._holder = 0
+        self._lock.release()
+        self.end()
+
+    def end(self) -> None:
+        """Does that, now or when whoever has the lock is done."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._end()
+            finally:
+                self._lock.release()
+
+
 class FramesByNumber(Closable):
     """The frames that a decode gives, in any order.
 
@@ -104,7 +134,8 @@ class FramesByNumber(Closable):
         self._clock = Clock(self._media, self._time_base)
         self._file, self._pixels = file, pixels
         self._batches = (0, _SlotPool(0, 0))  # memory for batches, and for how many frames each
-        self._lock = threading.Lock()
+        self._lock = _Turns(self._release)
+        self._is_released = False
         self._places: range | None = None
         # For each frame, the latest time of the frames up to it.
         self._latest: npt.NDArray[np.int64] = np.empty(0, np.int64)
@@ -205,14 +236,16 @@ class FramesByNumber(Closable):
         )
 
     def close(self) -> None:
-        """Closes the file. Delivered frames stay valid."""
-        with self._lock:
-            if not self._is_closed:
-                self._is_closed = True
-                self._first = None
-                self._file.close()
-                self._pixels.close()
-                self._batches = (0, _SlotPool(0, 0))
+        """Closes the file, or lets the thread do it that reads. Delivered frames stay valid."""
+        self._is_closed = True
+        self._lock.end()
+
+    def _release(self) -> None:
+        if self._is_closed and not self._is_released:
+            self._is_released, self._first = True, None
+            self._file.close()
+            self._pixels.close()
+            self._batches = (0, _SlotPool(0, 0))
 
     def _one(self, number: int) -> VideoFrame:
         return dict(self.decoded([number]))[number]
@@ -239,6 +272,7 @@ class FramesByNumber(Closable):
         begun: deque[tuple[int, Job]] = deque()
         try:
             for number, decoded in self._libavs(numbers):
+                self.check_open()
                 # A frame that is made again waits for the first time, in the same memory.
                 while begun and (len(begun) > self._pixels.ahead or any(one == number for one, _ in begun)):
                     earlier, job = begun.popleft()

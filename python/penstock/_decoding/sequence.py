@@ -121,6 +121,7 @@ class Sequence:
         self._retries = 0
         self._is_last_try = False
         self._is_named = self._has_threads = self._has_sought = self._is_lent = False
+        self._account: Account | None = None
         self._counts = False  # the times of the packets are those of the frames, one after another
         self._longest = 0  # the longest step between the times of two frames
 
@@ -222,7 +223,9 @@ class Sequence:
     def account(self) -> Account | None:
         """Which packet gave which frame; None if not all of them were read."""
         run, is_part = self._run, self._has_sought or self._chosen.is_opened_once
-        return run.account if run and run.is_at_end and run.error is None and not is_part else None
+        if self._account is None and run and run.is_at_end and run.error is None and not is_part:
+            self._account = run.account
+        return self._account
 
     @property
     def _packets(self) -> Packets:

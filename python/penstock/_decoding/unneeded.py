@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,6 +22,12 @@ _HVCC_ARRAYS, _AVCC_LENGTH, _HVCC_LENGTH = 23, 4, 21
 # Start codes of MPEG-1 and MPEG-2 (ISO/IEC 13818-2, table 6-1), and the extension that has matrices for later pictures.
 _PICTURE, _USER_DATA, _EXTENSION, _MATRICES = 0x00, 0xB2, 0xB5, 3
 _B_PICTURE = 3
+# Types of AV1's units: with the head of a frame, or with none of another (AV1 specification, 6.2.2).
+_SEQUENCE, _FRAME_HEADER, _FRAME, _NO_FRAMES = 1, 3, 6, frozenset((2, 4, 5, 7, 15))
+_AV1_KEY, _AV1_SWITCH, _AV1_CHOSEN_BY_FRAME = 0, 3, 2
+_AV1C_UNITS = 4  # where units begin in av1C
+# Chosen: more bytes than a header has up to what is read here.
+_MOST_HEADER = 160
 # What a packet that was cut off has in place of a unit's first bytes.
 _NONE = b"\xff"
 
@@ -30,11 +37,14 @@ def unneeded(codec: VideoCodecContext) -> Callable[[Packet], bool]:
 
     It is to be called for packets in their order, as they are in the file. It is about packets of one picture.
     """
-    name, extradata = codec.codec.canonical_name, bytes(codec.extradata or b"")
+    # As long as the heads that are read below, also if it is cut off.
+    name, extradata = codec.codec.canonical_name, bytes(codec.extradata or b"").ljust(_HVCC_ARRAYS, b"\0")
     if name == "h264":
         return _avc(extradata)
     if name == "hevc":
         return _Hevc(extradata).is_unneeded
+    if name == "av1":
+        return _Av1(extradata).is_unneeded
     return _is_b_picture if name in ("mpeg1video", "mpeg2video") else lambda _: False
 
 
@@ -102,7 +112,7 @@ def _in_arrays(extradata: bytes) -> Iterator[bytes]:
     while at + 3 <= len(extradata):
         units, at = int.from_bytes(extradata[at + 1 : at + 3]), at + 3
         for _ in range(units):
-            yield extradata[at + 2 : at + 5]
+            yield extradata[at + 2 : at + 5].ljust(3, _NONE)
             at += 2 + int.from_bytes(extradata[at : at + 2])
 
 
@@ -118,3 +128,111 @@ def _is_b_picture(packet: Packet) -> bool:
         elif unit[0] > _USER_DATA and unit[0] != _EXTENSION:
             return False  # it has what later pictures need
     return has_picture
+
+
+class _Bits:
+    """Reads bits, the first one of a byte first; zeros behind the end."""
+
+    def __init__(self, data: bytes) -> None:
+        self._value, self._left = (
+            int.from_bytes(data.ljust(_MOST_HEADER, b"\0")[:_MOST_HEADER]),
+            8 * _MOST_HEADER,
+        )
+
+    def take(self, count: int = 1) -> int:
+        self._left -= count
+        return self._value >> max(self._left, 0) & ((1 << count) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sequence:
+    """What a sequence header of AV1 says of those of frames (5.5).
+
+    Attributes:
+        id_bits: how many bits the number of a frame has.
+        screen_tools, whole_vectors: whether it has these; `_AV1_CHOSEN_BY_FRAME` if it says so itself.
+        order_bits: how many bits its place in the order has.
+    """
+
+    id_bits: int
+    screen_tools: int
+    whole_vectors: int
+    order_bits: int
+
+    @classmethod
+    def of(cls, bits: _Bits) -> _Sequence | None:
+        """None for stills, and for streams that say when to decode: those say more in each frame."""
+        bits.take(4)  # the profile, and whether it's a still
+        is_short, has_timing = bits.take(), bits.take()
+        if is_short or has_timing:
+            return None
+        has_delay = bits.take()
+        for _ in range(bits.take(5) + 1):  # operating points
+            bits.take(12)
+            if bits.take(5) > 7:  # the level, above which there is a tier
+                bits.take()
+            if has_delay and bits.take():
+                bits.take(4)
+        sizes = bits.take(4) + 1, bits.take(4) + 1
+        bits.take(sizes[0])
+        bits.take(sizes[1])
+        id_bits = bits.take(4) + 2 + bits.take(3) + 1 if bits.take() else 0
+        bits.take(7)  # tools of prediction
+        has_order = bits.take()
+        if has_order:
+            bits.take(2)
+        screen_tools = _AV1_CHOSEN_BY_FRAME if bits.take() else bits.take()
+        whole_vectors = _AV1_CHOSEN_BY_FRAME if not screen_tools or bits.take() else bits.take()
+        return cls(id_bits, screen_tools, whole_vectors, bits.take(3) + 1 if has_order else 0)
+
+    def keeps(self, bits: _Bits) -> bool:
+        """Whether a frame with this header is kept for later ones (5.9.2)."""
+        if bits.take():
+            return True  # it shows another, which it may keep
+        kind, is_shown = bits.take(2), bits.take()
+        if not is_shown:
+            bits.take()
+        if kind == _AV1_SWITCH or (kind == _AV1_KEY and is_shown):
+            return True
+        is_resilient = bits.take()
+        bits.take()
+        has_tools = bits.take() if self.screen_tools == _AV1_CHOSEN_BY_FRAME else self.screen_tools
+        if has_tools and self.whole_vectors == _AV1_CHOSEN_BY_FRAME:
+            bits.take()
+        bits.take(self.id_bits + 1 + self.order_bits)
+        if kind % 2 and not is_resilient:  # it isn't made of itself alone
+            bits.take(3)
+        return bits.take(8) != 0
+
+
+class _Av1:
+    """The same for AV1, where a packet may have several frames, of which one is shown."""
+
+    def __init__(self, extradata: bytes) -> None:
+        self._sequence: _Sequence | None = None
+        self._keeps(extradata[_AV1C_UNITS:] if extradata[:1] == b"\x81" else extradata)
+
+    def is_unneeded(self, packet: Packet) -> bool:
+        frames = self._keeps(bytes(packet))
+        return bool(frames) and not any(frames)
+
+    def _keeps(self, data: bytes) -> list[bool]:
+        """Whether each frame is kept for later ones."""
+        found: list[bool] = []
+        at = 0
+        while at < len(data):
+            head, at = data[at], at + (2 if data[at] & 4 else 1)
+            size = shift = 0
+            while head & 2 and at < len(data) and shift < 8 * 7:
+                size, shift, at = size | (data[at] & 127) << shift, shift + 7, at + 1
+                if data[at - 1] < 128:
+                    break
+            kind, begins, at = head >> 3 & 15, at, at + size if head & 2 else len(data)
+            bits = _Bits(data[begins : min(at, begins + _MOST_HEADER)])
+            if kind == _SEQUENCE:
+                self._sequence = _Sequence.of(bits)
+            elif kind in (_FRAME_HEADER, _FRAME):
+                found.append(self._sequence is None or self._sequence.keeps(bits))
+            elif kind not in _NO_FRAMES:
+                found.append(True)
+        return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -366,14 +367,18 @@ def _lacks_a_part(ends_s: float, duration_s: float, start_s: float | None) -> bo
     return ends_s + duration_s * _MISSING_SHARE < min(start_s or 0.0, 0.0) + duration_s
 
 
-def times_go_back(source: str, container: str, index: int) -> bool:
-    """Whether the times of a stream begin again, so that a seek may lead anywhere. Reads MPEG-TS, -PS and Ogg."""
+def times_go_back(source: str, container: str, index: int, whole: float = math.inf) -> bool:
+    """Whether the times of a stream begin again, so that a seek may lead anywhere. Reads MPEG-TS, -PS and Ogg.
+
+    They also do if the packets last for longer than `whole`, in units of the stream's time base.
+    """
     identity = endpoints.identity(source)
     if not times_may_jump(container) or identity is None or identity.size_bytes > CHEAP_BYTES:
         return False
     with suppress(DecoderError, LibavError):  # the decoder will say what is wrong
-        dts = read_packets(source, container, index).dts
-        return bool((np.diff(dts[dts != NO_TIME]) < 0).any())
+        packets = read_packets(source, container, index)
+        times = packets.dts[packets.dts != NO_TIME]
+        return bool((np.diff(times) < 0).any() or packets.duration.sum() > whole)
     return False
 
 

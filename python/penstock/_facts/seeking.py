@@ -10,11 +10,10 @@ from itertools import islice
 from numbers import Rational
 from typing import TYPE_CHECKING
 
-import numpy as np
 from av.error import FFmpegError as LibavError
 
-from penstock._facts.completeness import CHEAP_BYTES
-from penstock._facts.index import REORDERED, read_packets
+from penstock._facts.completeness import times_go_back
+from penstock._facts.index import REORDERED
 from penstock._facts.info import AudioInfo, MediaInfo, Track, VideoInfo, exact_zero
 from penstock._facts.opening import demux, only_frame, open_stream, times_may_jump
 from penstock._ffmpeg.command import endpoints
@@ -102,17 +101,9 @@ def _place(seek_s: float | None) -> list[str]:
 
 def _times_restart(source: str, media: MediaInfo, audio: AudioInfo) -> bool:
     """Whether the times of a sound begin again, so that a seek may lead anywhere. Reads all of the file."""
-    identity = endpoints.identity(source)
-    if identity is None or identity.size_bytes > CHEAP_BYTES:
-        return False
-    try:
-        packets = read_packets(source, media.container, audio.index)
-    except (DecoderError, LibavError, OSError):  # FFmpeg will say what is wrong
-        return True
-    goes_back = (np.diff(packets.pts[packets.has_pts]) < 0).any()
     # libav may let the times of chained Ogg go on. The file's duration is that of its last part all the same.
-    sum_s = float(int(packets.duration.sum()) * audio.time_base)
-    return bool(goes_back) or sum_s > (media.duration_s or 0.0) + _LAST_PACKET_S
+    whole_s = (media.duration_s or 0.0) + _LAST_PACKET_S
+    return times_go_back(source, media.container, audio.index, whole_s / float(audio.time_base))
 
 
 def may_seek(codec: str, pixel_format: str | None) -> bool:

@@ -375,9 +375,9 @@ def own_descriptor(path: Path) -> str | None:
 
     In FFmpeg, such a path would mean FFmpeg's own.
     """
-    folders = {Path("/proc/self/fd").resolve(), Path("/proc/thread-self/fd").resolve()}
+    folders = ("/proc/self/fd", "/proc/thread-self/fd")
     for _ in range(_MOST_LINKS):
-        if path.name.isdecimal() and Path(os.path.realpath(path.parent)) in folders:
+        if path.name.isdecimal() and os.path.realpath(path.parent) in map(os.path.realpath, folders):
             return path.name
         if not path.is_symlink():
             return None
