@@ -121,6 +121,19 @@ def assert_in_step(path: Path, seconds: int, within_s: float = 1 / FPS) -> None:
 # Samples of the program
 
 
+@pytest.mark.parametrize(("rate", "codec"), [(44_100, "libmp3lame"), (22_050, "aac"), (8_000, "aac")])
+def test_the_priming_of_a_sound_is_no_wrong_time_of_the_picture(
+    tmp_path: Path, rate: int, codec: str
+) -> None:
+    track = AudioTrack(rate, 1, codec=codec)
+    with Encoder(tmp_path / "a.flv", codec="flv", fps=None, audio=track) as encoder:
+        for number in range(4):
+            encoder.write(np.zeros((48, 64, 3), np.uint8), time_s=number / 10)
+        encoder.write_audio(np.zeros((rate, 1), np.float32))
+    begins_s = probe(tmp_path / "a.flv").video[0].start_s
+    assert begins_s == pytest.approx(1105 / rate if codec == "libmp3lame" else 1024 / rate, abs=2e-3)
+
+
 @pytest.mark.parametrize("name", ["a.mp4", "a.mov", "a.mkv", "a.webm"])
 def test_audio_and_frames_are_in_sync(tmp_path: Path, name: str) -> None:
     codec = {"codec": "libvpx-vp9", "preset": None} if name.endswith("webm") else {}

@@ -19,7 +19,7 @@ from penstock._decoding.planes import plane_rows
 from penstock._encoding.container import is_quicktime
 from penstock._encoding.encoders import LOSSLESS
 from penstock._encoding.labels import Labels
-from penstock._encoding.sound import AudioTrack, Sound
+from penstock._encoding.sound import AudioTrack, Sound, most_priming_s
 from penstock._encoding.timecode import is_same_timecode
 from penstock._facts.opening import first_packet_s
 from penstock._facts.probing import probe
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 # Guessed: containers round times to 1/100 s at the worst (GIF), and a sound may move the picture by its priming.
 _TOLERANCE_S = 0.1
-# AAC puts 1,024 samples before a sound, and containers without times below 0 move both by that: 23.2 ms at 44.1 kHz.
-_PRIMING_S = 0.0235
 # Chosen: times that are expected to be the same may differ by this much.
 _SAME_S = 1e-3
 # Chosen: a last subtitle may go on for a moment.
@@ -359,7 +357,8 @@ def _moved_s(times_s: Sequence[float | None], meant: Meant) -> float:
     if None in times_s:
         return float("inf")
     first_s = times_s[0] or 0.0
-    may_be_late = meant.plan.sounds and not is_quicktime(meant.plan.output) and 0 <= first_s <= _PRIMING_S
+    latest_s = _SAME_S + most_priming_s(one.sample_rate for one in meant.plan.sounds)
+    may_be_late = meant.plan.sounds and not is_quicktime(meant.plan.output) and 0 <= first_s <= latest_s
     if meant.first_s is not None and not may_be_late:
         first_s = 0.0
     return max(
@@ -531,7 +530,8 @@ def _check_times(media: MediaInfo, video: VideoInfo, meant: Meant) -> Iterable[s
         return
     first_s, rate = float(meant.first_s or 0), meant.plan.rate
     begins_s = _begins_s(media, video)
-    may_be_late, fix, tolerance_s = meant.first_s is not None, f". {_times_remedy(meant.plan)}", _TOLERANCE_S
+    may_be_late, fix = meant.first_s is not None, f". {_times_remedy(meant.plan)}"
+    tolerance_s = max(_TOLERANCE_S, _SAME_S + most_priming_s(one.sample_rate for one in meant.plan.sounds))
     if rate is not None:  # NUT begins late by what the encoder reorders, and nothing mends that
         may_be_late &= media.container == endpoints.QUICKTIME
         tolerance_s = min(_TOLERANCE_S, float(1 / rate / 2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -39,6 +39,9 @@ _SOUND_OPTIONS = ("ab", "ac", "acodec", "af", "aq", "ar")
 _NOT_FOR_ENCODERS = ("bsf", "disposition", "metadata", "tag")
 #: Packets with a gap below this, in seconds, count as contiguous: containers round times to 1 ms or worse.
 LEAST_PAUSE_S = Fraction(1, 20)
+# FFmpeg's encoders put so many samples before a sound at most (LAME: 576 of the encoder, and 529 of the decoder; AAC
+# puts 1,024), and containers without times below 0 move the picture by that.
+_MOST_PRIMING = 1105
 # What decoders output, and the samples that hold it. Planar formats end with a p.
 _DECODED = {"u8": "s16le", "s16": "s16le", "s32": "s32le", "dbl": "f64le"}
 # Chosen: more than any sound, and what FFmpeg's numbers hold.
@@ -383,6 +386,11 @@ def _default(output: Output, options: Mapping[str, object]) -> str | None:
     """The encoder where none is asked for; None leaves it to FFmpeg, or to the user's options."""
     is_given = any(name in _CODEC_OPTIONS or name.startswith(("c:a", "codec:a")) for name in options)
     return "aac" if output.container in _WITH_AAC and not is_given else None
+
+
+def most_priming_s(sample_rates: Iterable[int]) -> float:
+    """How late a picture may be because of the priming of sounds with these sample rates; 0 without a sound."""
+    return max((_MOST_PRIMING / rate for rate in sample_rates), default=0.0)
 
 
 def carried(program: str, sounds: Sequence[Sound]) -> tuple[Sound, ...]:

@@ -22,6 +22,7 @@ from typing import BinaryIO
 from penstock._encoding.compare import missing_aspect, missing_labels, missing_timecode
 from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
+from penstock._encoding.sound import most_priming_s
 from penstock._facts.info import VideoInfo
 from penstock._facts.opening import demux, open_stream
 from penstock._facts.probing import probe
@@ -43,9 +44,6 @@ _REORDERED_FRAMES = 16
 _COARSEST_TICK_S = 0.001
 # FFmpeg's warnings about decoding times that do not rise, or are later than the frame is shown.
 _WRONG_TIMES = re.compile(r"\bDTS\b|\bdts\b|\btimestamps?\b", re.IGNORECASE)
-# FFmpeg moves the picture in Matroska by what an encoder puts before its first sample of sound: 6.5 ms for Opus, 1024
-# samples for AAC.
-_PRIMING_S = 0.1
 # Chosen: containers round the pixel aspect ratio, and `missing_aspect` says so. Matroska rounds to whole pixels.
 _MOST_ASPECT_CHANGE = 0.05
 # What the joined video must have as its chunks do.
@@ -361,9 +359,9 @@ def _verify(plan: Plan, storage: Storage, part: Path) -> None:
     lasts_s = video.duration_s if plan.audio is None and plan.fps is not None else None
     if lasts_s is not None and abs(lasts_s - seconds) > tolerance_s:
         raise _wrong(f"a duration of {lasts_s:.6f} s, not {seconds:.6f} s")
-    latest_s = (
-        _PRIMING_S if plan.audio is not None and _output(plan, plan.output).is_matroska else tolerance_s
-    )
+    latest_s = tolerance_s
+    if _output(plan, plan.output).is_matroska:
+        latest_s += most_priming_s(one.sample_rate for one in probe(part).audio)
     if video.start_s is not None and not -tolerance_s <= video.start_s <= latest_s:
         raise _wrong(f"its first frame at {video.start_s:.6f} s, not at 0")
     for name in _EQUAL_FIELDS:
