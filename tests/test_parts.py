@@ -203,6 +203,15 @@ def test_times_need_frames_by_number(short: Path, options: dict[str, Any]) -> No
                 read()
 
 
+def test_a_pipe_begins_with_the_first_frame_that_is_not_earlier(short: Path) -> None:
+    ffmpeg("-i", short, "-c", "copy", short.with_suffix(".mkv"))
+    with (
+        subprocess.Popen(["cat", short.with_suffix(".mkv")], stdout=subprocess.PIPE) as program,
+        Decoder(program.stdout, start=0.11, end=0.2) as decoder,
+    ):
+        assert [frame.time_s for frame in decoder] == pytest.approx([4 / 30, 5 / 30], abs=0.001)
+
+
 def test_times_need_a_regular_file(short: Path) -> None:
     with (
         subprocess.Popen(["cat", short], stdout=subprocess.PIPE) as program,

@@ -139,9 +139,9 @@ class Decoder(DecoderBase):
         size: width and height in pixels to scale to. One of them may be None, which keeps the aspect ratio. None is the
             video's own size, or the size that `filters` make.
         start: time in seconds, as `VideoFrame.time_s` counts, of the first frame. A time means the frame that is on
-            screen then: the last one that isn't later, or the first of the video if all are. With `filters`, and for a
-            URL, a pipe or a device, it's the first frame that isn't earlier.
-        end: time in seconds at which the video ends: this frame, if it begins then, and later ones are left out.
+            screen then: the last one that isn't later, or the first of the video if all are. Only a URL, a pipe and a
+            device begin with the first frame that isn't earlier than `start`.
+        end: time in seconds at which the part ends: frames that begin then or later are left out.
         duration: seconds from `start` to the end, instead of `end`; without `start`, from 0.
         count: maximum number of frames, instead of `end`; None reads all.
         stream: number of the video stream, from 0; None picks the best one: the default stream, never a cover picture.
@@ -680,8 +680,8 @@ class Decoder(DecoderBase):
     def __len__(self) -> int:
         """Returns the number of frames that iteration returns in total, so that ``tqdm(decoder)`` works.
 
-        The number comes from the header of an MP4 or QuickTime file. For other files, and with `start`, the first use
-        reads all of the file's packets. It never decodes the file: see `count_frames`.
+        The number comes from the header of an MP4 or QuickTime file. For other files, and with `start`, `end` or `fps`,
+        the first use reads all of the file's packets. It never decodes the file: see `count_frames`.
 
         Raises:
             TypeError: if the number isn't known. The message says why.
