@@ -159,6 +159,20 @@ def start_relay(**options: object) -> None:
         penstock.pipes.start_relay(source, writer, **options).wait(10)
 
 
+def prepare_relay(**options: object) -> None:
+    with (
+        ended_source() as source,
+        ends() as (_, writer),
+        penstock.pipes.Relay(source, writer, **options) as relay,
+    ):
+        relay.move(10)
+
+
+def move_piece(**options: object) -> None:
+    with ended_source() as source, ends() as (_, writer), penstock.pipes.Relay(source, writer) as relay:
+        relay.move(**options)
+
+
 def with_relay_ticket(method: str, **options: object) -> None:
     with ended_source() as source, ends() as (_, writer):
         ticket = penstock.pipes.start_relay(source, writer)
@@ -392,6 +406,8 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.pipeline.Source.files": read_files,
     "penstock.pipes.PipeReader.write_to": partial(between_ends, "write_to"),
     "penstock.pipes.PipeWriter.read_from": partial(between_ends, "read_from"),
+    "penstock.pipes.Relay": prepare_relay,
+    "penstock.pipes.Relay.move": move_piece,
     "penstock.read_video": lambda **given: penstock.read_video(clip("audio_aac"), **given),
     "penstock.relay": make_relay,
     "penstock.render": render_scene,

@@ -470,11 +470,12 @@ def test_path_is_refused_with_advice(call, path: object) -> None:
     [
         penstock.relay,
         penstock.pipes.start_relay,
+        penstock.pipes.Relay,
         penstock.Tee,
         lambda source, closed: Pipeline(Source.fd(source), sink=Sink.fd(closed)).wait(),
         lambda source, closed: Pipeline(Source.fd(closed), sink=Sink.fd(source)).wait(),
     ],
-    ids=["relay", "start_relay", "Tee", "a pipeline's sink", "a pipeline's source"],
+    ids=["relay", "start_relay", "Relay", "Tee", "a pipeline's sink", "a pipeline's source"],
 )
 def test_closed_descriptor_is_not_mistaken_for_a_duplicate_of_the_other_end(
     move: Callable[[socket.socket, int], object],

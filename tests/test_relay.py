@@ -291,3 +291,68 @@ def test_relay_gives_a_socket_all_that_it_has_room_for() -> None:
     )
     # 256 KiB in each would be 128 calls.
     assert 0 < calls.count("sendfile") < 64
+
+
+def test_prepared_relay_moves_one_piece_after_the_other() -> None:
+    (source, feeding), (draining, sink) = os.pipe(), os.pipe()
+    os.write(feeding, b"onetwothree")
+    with penstock.pipes.Relay(source, sink) as relay:
+        for end in (source, sink):
+            os.close(end)  # it has its own
+        for piece in (b"one", b"two"):
+            report = relay.move(3)
+            assert (report.bytes, report.method, report.source_ended) == (3, "splice", False)
+            assert os.read(draining, 100) == piece
+        os.close(feeding)
+        report = relay.move(100)
+        assert (report.bytes, report.source_ended, os.read(draining, 100)) == (5, True, b"three")
+    assert os.read(draining, 100) == b""
+    with pytest.raises(ClosedError):
+        relay.move(1)
+    relay.close()
+    os.close(draining)
+
+
+def test_prepared_relay_begins_where_a_buffered_file_is_read(tmp_path: Path) -> None:
+    path, copy = tmp_path / "data", tmp_path / "copy"
+    path.write_bytes(bytes(range(200)))
+    with path.open("rb") as source, copy.open("wb") as sink:
+        assert source.read(10) == bytes(range(10))
+        with penstock.pipes.Relay(source, sink) as relay:
+            assert [relay.move(100).bytes for _ in range(3)] == [100, 90, 0]
+        assert source.read(1) == bytes([10])
+    assert copy.read_bytes() == bytes(range(10, 200))
+
+
+def test_prepared_relay_goes_on_after_a_stall_with_the_counts_of_the_piece() -> None:
+    (source, feeding), (draining, sink) = os.pipe(), os.pipe()
+    with penstock.pipes.Relay(source, sink, timeout=0.05) as relay:
+        os.write(feeding, bytes(5))
+        assert relay.move(2).bytes == 2
+        for delivered in (3, 0):
+            with pytest.raises(StalledError) as raised:
+                relay.move(10)
+            assert (raised.value.bytes_delivered, raised.value.bytes_lost) == (delivered, 0)
+        os.write(feeding, bytes(10))
+        assert relay.move(10).bytes == 10
+    for end in (source, feeding, draining, sink):
+        os.close(end)
+
+
+def test_a_piece_of_a_prepared_relay_takes_three_system_calls() -> None:
+    if (reason := no_strace()) is not None:
+        pytest.skip(reason)
+    calls, _ = system_calls(
+        """
+        (source, feeding), (draining, sink) = os.pipe(), os.pipe()
+        relay = penstock.pipes.Relay(source, sink)
+        os.write(feeding, bytes(100))
+        relay.move(10)
+        os.getppid()
+        relay.move(50)
+        os.getppid()
+        relay.close()
+        os.getppid()
+        """
+    )
+    assert calls == ["rt_sigprocmask", "splice", "rt_sigprocmask"]

@@ -7,7 +7,8 @@ reader, writer = penstock.pipes.make_pipe(capacity_bytes=1 << 20)
 - `make_pipe` returns the two ends, `PipeReader` and `PipeWriter`. They work wherever a raw stream of ``io`` does:
   ``io.BufferedReader``, ``io.BufferedWriter``, ``shutil.copyfileobj``, ``gzip``, ``tarfile`` in its stream modes. Their
   calls run on the caller's thread. To queue writes, put a `penstock.Writer` on a `PipeWriter`.
-- `start_relay` is `penstock.relay` on a native thread, between any two descriptors.
+- `start_relay` is `penstock.relay` on a native thread, between any two descriptors. `Relay` is prepared
+  once for many pieces.
 
 ``penstock.fifo`` has named pipes.
 """
@@ -22,7 +23,7 @@ import termios
 from typing import TYPE_CHECKING, ClassVar, Unpack
 
 from penstock import _native
-from penstock._streams.relay import relay, start_relay
+from penstock._streams.relay import Relay, relay, start_relay
 from penstock.errors import BrokenStreamError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from penstock._common.types import HasFileno, RelayOptions
     from penstock._native import RelayReport
 
-__all__ = ["PipeReader", "PipeWriter", "make_pipe", "start_relay"]
+__all__ = ["PipeReader", "PipeWriter", "Relay", "make_pipe", "start_relay"]
 
 
 def make_pipe(capacity_bytes: int | None = None) -> tuple[PipeReader, PipeWriter]:

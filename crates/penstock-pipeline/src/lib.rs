@@ -43,7 +43,7 @@ pub use {
     graph::{Depth, Options},
     latency::Latency,
     penstock_core::{
-        AppliedPolicy, Buffer, CustomError, Error, Near, Pool, Priority, Space, ThreadPolicy, Writer,
+        AppliedPolicy, Buffer, CustomError, Error, Near, Pool, Priority, Space, ThreadPolicy, Ticket, Writer,
         WriterOptions,
     },
     pipeline::{LEAVE_WITHIN, Pipeline},

@@ -15,7 +15,8 @@ use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::ticket::{LoopWaker, Watch};
 use crate::waiting::{awaited, until};
 
-/// A relay on the caller's thread, prepared to run once. ``penstock.relay`` documents it.
+/// A relay on the caller's thread, prepared to run once or to move piece by piece. ``penstock.relay`` and ``penstock.pipes.Relay``
+/// document it.
 #[pyclass(module = "penstock._native", name = "_Relay")]
 pub(crate) struct Relay {
     /// Dropped at its end: a traceback may keep this object alive, and must not keep descriptors open.
@@ -77,6 +78,43 @@ impl Relay {
         log::relay_ended(py, outcome.as_ref())?;
         let relayed = outcome.map_err(|failure| errors::to_python_of(py, &failure.error, "relay"))?;
         left.map(|()| RelayReport(relayed))
+    }
+
+    /// Move so many bytes more, and keep the descriptors.
+    fn advance(&mut self, py: Python<'_>, count: &Bound<'_, PyAny>) -> PyResult<RelayReport> {
+        let count = not_negative("count", count)?;
+        (self.bytes_delivered, self.bytes_lost) = (0, 0);
+        let Some(relay) = &mut self.relay else {
+            return Err(errors::to_python_of(py, &penstock_core::Error::Closed, "relay"));
+        };
+        let before = relay.relayed().bytes;
+        let target = before.saturating_add(count);
+        let outcome = until(py, None, |slice| {
+            let outcome = relay.run_to(target, Some(slice));
+            self.bytes_delivered = relay.relayed().bytes - before;
+            outcome.map(Ok).into()
+        });
+        if let Ok(Ok(Err(failure))) = &outcome {
+            let delivered = failure.bytes_delivered().saturating_sub(before);
+            (self.bytes_delivered, self.bytes_lost) = (delivered, failure.bytes_lost());
+        }
+        let outcome = outcome?.or_raise_of(py, "relay")?;
+        log::relay_ended(py, outcome.as_ref())?;
+        let mut relayed = outcome.map_err(|failure| errors::to_python_of(py, &failure.error, "relay"))?;
+        relayed.bytes -= before;
+        Ok(RelayReport(relayed))
+    }
+
+    /// Have a file closed before the interpreter ends, if the object is dropped before.
+    fn close_at_exit(&self, py: Python<'_>) -> PyResult<()> {
+        arm_exit(py)
+    }
+
+    /// Close the descriptors of the relay.
+    fn close(&mut self, py: Python<'_>) -> PyResult<()> {
+        let Some(relay) = self.relay.take() else { return Ok(()) };
+        let closed = py.detach(|| relay.close());
+        closed.map(drop).map_err(|failure| raised(py, &failure))
     }
 
     /// Set the byte counts on the exception that ended the relay.

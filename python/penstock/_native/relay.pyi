@@ -68,7 +68,9 @@ class RelayTicket:
 
 @final
 class _Relay:
-    """A relay on the caller's thread, prepared to run once. ``penstock.relay`` documents it."""
+    """A relay on the caller's thread, prepared to run once or to move piece by piece. ``penstock.relay`` and ``penstock.pipes.Relay``
+    document it.
+    """
     def __new__(
         cls,
         src: int | HasFileno,
@@ -81,6 +83,12 @@ class _Relay:
     ) -> Self: ...
     def run(self, stream: BufferedReader | BufferedRandom | None) -> RelayReport:
         """Move the bytes, then set the stream of the source, if given, behind those that were delivered."""
+    def advance(self, count: int) -> RelayReport:
+        """Move so many bytes more, and keep the descriptors."""
+    def close_at_exit(self) -> None:
+        """Have a file closed before the interpreter ends, if the object is dropped before."""
+    def close(self) -> None:
+        """Close the descriptors of the relay."""
     def tell(self, exception: BaseException) -> None:
         """Set the byte counts on the exception that ended the relay."""
 

@@ -1,8 +1,8 @@
-"""``relay`` and ``start_relay`` for any source, including Python streams that have read ahead."""
+"""``relay``, ``start_relay`` and ``Relay`` for any source, including Python streams that have read ahead."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from penstock import _native
 from penstock._streams import python_streams
@@ -107,20 +107,95 @@ def start_relay(
         ValueError: as for `relay`; or if the source is a buffered pipe or socket, whose read-ahead bytes the relay
             would leave out.
     """
-    if not _are_descriptors(src, dst):
-        src = python_streams.checked_ends(src, dst)
-        if offset is None and isinstance(src, python_streams.Buffered):
-            if not python_streams.is_file(src):
-                raise ValueError(
-                    "src is buffered, and start_relay() would leave out what it has read ahead. Use relay(), or pass "
-                    "src.raw if nothing was read from src"
-                )
-            offset = src.tell()
+    src, offset = _unread(src, dst, offset, "start_relay()")
     try:
         return _native._start_relay(src, dst, count, offset, timeout, method, policy)
     except OSError as error:
         python_streams.name_end(error, src, (dst,), "dst")
         raise
+
+
+class Relay:
+    """A relay that is prepared once and moves many pieces, each on the caller's thread.
+
+    For pieces of some KiB between the same two descriptors, it's about twice as fast as calling `relay` for each. It
+    duplicates both descriptors. ``with`` closes them.
+
+    Args:
+        src, dst, timeout, method: as for `relay`.
+        offset: byte of a source file to start at; the position of ``src`` then doesn't change.
+
+    Raises:
+        OSError, TypeError: as for `relay`, if it's known before the first byte.
+        ValueError: as for `relay`; or if the source is a buffered pipe or socket, whose read-ahead bytes the relay
+            would leave out.
+    """
+
+    __slots__ = ("_prepared",)
+
+    def __init__(
+        self,
+        src: int | HasFileno,
+        dst: int | HasFileno,
+        *,
+        offset: int | None = None,
+        timeout: float | None = None,
+        method: RelayMethod = "auto",
+    ) -> None:
+        src, offset = _unread(src, dst, offset, "Relay()")
+        try:
+            self._prepared = _native._Relay(src, dst, None, offset, timeout, method, b"")
+        except OSError as error:
+            python_streams.name_end(error, src, (dst,), "dst")
+            raise
+        self._prepared.close_at_exit()
+
+    def move(self, count: int) -> RelayReport:
+        """Moves the next ``count`` bytes, or fewer if the source ends before. One thread at a time may call it.
+
+        Returns:
+            A report of these bytes.
+
+        Raises:
+            ClosedError: if the relay is closed.
+            BrokenStreamError, StalledError, OSError: as for `relay`, with the counts of these bytes. After a
+                ``StalledError`` or Ctrl-C, the next call continues.
+        """
+        try:
+            return self._prepared.advance(count)
+        except BaseException as error:
+            self._prepared.tell(error)
+            raise
+
+    def close(self) -> None:
+        """Closes the relay's descriptors. Closing again does nothing.
+
+        Raises:
+            OSError: if a file reports only now that bytes weren't written.
+        """
+        self._prepared.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _unread(
+    src: int | HasFileno, dst: int | HasFileno, offset: int | None, whose: str
+) -> tuple[int | HasFileno, int | None]:
+    """The source and where to begin; refuses a source of which bytes were read ahead that can't be read again."""
+    if not _are_descriptors(src, dst):
+        src = python_streams.checked_ends(src, dst)
+        if offset is None and isinstance(src, python_streams.Buffered):
+            if not python_streams.is_file(src):
+                raise ValueError(
+                    f"src is buffered, and {whose} would leave out what it has read ahead. Use relay(), or pass "
+                    "src.raw if nothing was read from src"
+                )
+            offset = src.tell()
+    return src, offset
 
 
 def _are_descriptors(src: object, dst: object) -> bool:

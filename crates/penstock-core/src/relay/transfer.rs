@@ -239,7 +239,10 @@ impl Transfer {
                         return Some(Ok(()));
                     }
                     Waited::NotYet => return None,
-                    Waited::Stalled(waited) => return Some(Err(self.stalled(ends, waited))),
+                    Waited::Stalled(waited) => {
+                        self.idle = None; // whoever goes on waits as long again
+                        return Some(Err(self.stalled(ends, waited)));
+                    }
                     Waited::Failed(errno) => return Some(Err(self.failed(ends, errno))),
                 },
                 Err(Errno::INTR) => return None,

@@ -958,6 +958,19 @@ fn a_prepared_relay_goes_on_with_what_its_source_has_since() {
 }
 
 #[test]
+fn a_relay_that_goes_on_after_a_stall_waits_as_long_again() {
+    let (reader, _writer) = pipe().unwrap();
+    let (_out_reader, out) = pipe().unwrap();
+    let timeout = Duration::from_millis(50);
+    let mut relay = Relay::new(&reader, &out, &to_end().timeout(timeout)).unwrap();
+    for _ in 0..2 {
+        let begun = std::time::Instant::now();
+        while relay.run_to(1, None).is_none() {}
+        assert!(begun.elapsed() >= timeout);
+    }
+}
+
+#[test]
 fn a_signal_ends_the_wait_of_a_relay_to_a_full_socket() {
     let data = pattern(8 << 20, 15);
     for (ours, mut theirs) in
