@@ -11,8 +11,9 @@ use crate::sys::span::Span;
 /// the pipe needs the memory. To use the memory again, pass an [`Arc`] and keep a clone: the stream's clone is dropped before
 /// the ticket ends.
 ///
-/// The stream may drop the value on any thread. If the drop panics, the stream catches the panic and goes on. In the child of a
-/// fork, values that the parent has queued are leaked: their drop may need a thread or a lock that the child does not have.
+/// The stream may drop the value on any thread, and on the caller's before its call returns. If the drop panics, the stream catches
+/// the panic and goes on. In the child of a fork, values that the parent has queued are leaked: their drop may need a thread or a lock
+/// that the child does not have.
 ///
 /// [`conformance::check_region`](crate::conformance::check_region) tests a type of your own, as far as a test can.
 ///

@@ -29,8 +29,8 @@ pub(super) fn send(ends: &Ends<'_>, source: &mut Source, left: u64) -> Result<St
     let at_most = match ends.destination {
         Kind::File => left.min(FILE_PIECE_BYTES) as usize,
         Kind::StreamSocket if ends.may_wait => left.min(MOST_BYTES) as usize,
-        Kind::StreamSocket => left.min(socket_room_bytes(ends.dst, source.kind) as u64) as usize,
-        _ => room_bytes(ends, source.kind, left),
+        Kind::StreamSocket => left.min(socket_room_bytes(ends.dst) as u64) as usize,
+        _ => room_bytes(ends, left),
     };
     if at_most == 0 {
         return Err(Errno::AGAIN);

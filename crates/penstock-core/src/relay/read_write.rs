@@ -81,7 +81,7 @@ impl CopyBuffer {
             _ if source.position.is_some() || source.kind.keeps_messages() => usize::MAX,
             Kind::Pipe => pipe::room_bytes(ends.dst).unwrap_or(PIECE_BYTES),
             Kind::Packets | Kind::Messages => self.message_bytes,
-            _ => match room_bytes(ends, source.kind, u64::MAX) {
+            _ => match room_bytes(ends, u64::MAX) {
                 // Its packets (O_DIRECT, which only the writing end tells) have up to so many, and less loses the rest.
                 room @ 1.. if [source.kind, ends.destination] == [Kind::Pipe, Kind::StreamSocket] => {
                     room.max(libc::PIPE_BUF)

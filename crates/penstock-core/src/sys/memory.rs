@@ -1,6 +1,7 @@
 //! Private anonymous memory.
 
 use std::ptr::{self, NonNull};
+use std::sync::LazyLock;
 
 use rustix::io::{Errno, Result};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -18,12 +19,15 @@ pub(crate) fn page_bytes() -> usize {
 
 /// Whether the kernel backs memory with huge pages when it is asked to, for this process too: prctl(2) can refuse them.
 pub(crate) fn has_huge_pages() -> bool {
+    /// The system's setting, read once: it hardly ever changes, and each short-lived worker would read it.
+    static IS_ON: LazyLock<bool> = LazyLock::new(|| {
+        std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
+            .is_ok_and(|modes| !modes.contains("[never]"))
+    });
     const NONE: libc::c_ulong = 0;
     // SAFETY: it touches no memory.
     let is_refused = unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, NONE, NONE, NONE, NONE) } == 1;
-    !is_refused
-        && std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
-            .is_ok_and(|modes| !modes.contains("[never]"))
+    !is_refused && *IS_ON
 }
 
 /// A private anonymous mapping of whole normal pages, zero at first; aligned to huge pages where it holds one.

@@ -110,6 +110,14 @@ fn source(case: &Case, data: &[u8]) -> (OwnedFd, Option<JoinHandle<()>>) {
     }
 }
 
+/// The receiver's window is small, so each packet has its overhead for few bytes.
+fn tcp_pair_of_small_packets() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 4096).unwrap();
+    let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (ours, listener.accept().unwrap().0)
+}
+
 fn tcp_pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -531,10 +539,11 @@ fn a_stalled_destination_is_an_error_and_nothing_is_lost() {
 /// A reader that takes odd amounts and then nothing: a piece that did not fit would wait in the kernel, where no timeout ends it.
 #[test]
 fn relay_of_a_file_to_a_full_socket_times_out_instead_of_blocking() {
-    let (data, tcp) = (pattern(8 << 20, 5), tcp_pair());
-    let pairs: [(OwnedFd, OwnedFd); 2] = [
+    let (data, tcp, narrow) = (pattern(8 << 20, 5), tcp_pair(), tcp_pair_of_small_packets());
+    let pairs: [(OwnedFd, OwnedFd); 3] = [
         UnixStream::pair().map(|(ours, theirs)| (ours.into(), theirs.into())).unwrap(),
         (tcp.0.into(), tcp.1.into()),
+        (narrow.0.into(), narrow.1.into()),
     ];
     for (ours, theirs) in pairs {
         let (done, stalls) = mpsc::channel();
