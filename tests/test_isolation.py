@@ -390,8 +390,8 @@ def test_replaced_ffmpeg_is_in_the_sandbox_too(tmp_path: Path) -> None:
 def test_decode_beyond_the_memory_limit_says_so(most_mib: int) -> None:
     system = DecoderSettings(ffmpeg="ffmpeg")  # a static one does not even start in so little
     with Decoder(clip("h264_large"), isolated=True, settings=system) as decoder:
-        engine = decoder._engine
-        engine._sandbox = replace(engine._sandbox, memory_bytes=most_mib << 20)
+        run = decoder._engine._run
+        run._sandbox = replace(run._sandbox, memory_bytes=most_mib << 20)
         with pytest.raises(DecoderError, match="memory"):
             list(decoder)
 
@@ -401,8 +401,8 @@ def test_decode_beyond_the_time_limit_says_so(tmp_path: Path) -> None:
     ffmpeg("-f", "lavfi", "-i", "testsrc2=s=640x360:d=60", "-c:v", "mpeg2video", slow)
     filters = "nlmeans,nlmeans,nlmeans"
     with Decoder(slow, isolated=True, filters=filters, size=(64, 48)) as decoder:
-        engine = decoder._engine
-        engine._sandbox = replace(engine._sandbox, cpu_s=1)
+        run = decoder._engine._run
+        run._sandbox = replace(run._sandbox, cpu_s=1)
         with pytest.raises(DecoderError, match="CPU"):
             list(decoder)
 

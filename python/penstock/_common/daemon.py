@@ -22,7 +22,8 @@ class Daemon:
 
     def __init__(self, name: str) -> None:
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        threading.Thread(target=_run, args=(self._calls,), name=name, daemon=True).start()
+        self._thread = threading.Thread(target=_run, args=(self._calls,), name=name, daemon=True)
+        self._thread.start()
 
     def submit(self, function: Callable[[], T]) -> Future[T]:
         """Has the thread call `function`, after the calls before."""
@@ -42,6 +43,10 @@ class Daemon:
     def end(self) -> None:
         """Ends the thread after the calls that it has got."""
         self._calls.put(None)
+
+    def join(self, timeout_s: float) -> None:
+        """Waits so many seconds at most for the thread to end."""
+        self._thread.join(timeout_s)
 
 
 def _run(calls: SimpleQueue[Callable[[], None] | None]) -> None:

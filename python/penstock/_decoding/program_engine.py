@@ -20,7 +20,7 @@ from penstock._decoding.libav_engine import LibavEngine, Read
 from penstock._decoding.pixels import ProgramPixels
 from penstock._decoding.program_frames import ProgramFrames, Steps
 from penstock._decoding.sequence import SequenceFrame
-from penstock._decoding.session import LATE, DecodeSession, OnDemand
+from penstock._decoding.session import KILL_GRACE_S, LATE, DecodeSession, OnDemand
 from penstock._facts import completeness
 from penstock._facts.completeness import End
 from penstock._ffmpeg.program.child import DRAIN_GRACE_S
@@ -343,6 +343,8 @@ class ProgramEngine(LibavEngine):
         self._is_closed = True
         self._run.stop()
         super().close()
+        if self._worker is not None and not self.is_inherited:
+            self._worker.join(KILL_GRACE_S)  # its read ends with FFmpeg
 
     def end_collected(self) -> None:
         """Ends FFmpeg when the garbage collector takes the decoder, with a `ResourceWarning` before the end."""
