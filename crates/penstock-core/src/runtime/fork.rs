@@ -109,6 +109,8 @@ impl<T> Drop for Own<T> {
     }
 }
 
+opaque!("Own", impl<T> std::fmt::Debug for Own<T>);
+
 /// The descriptors of [`ForkFd`](super::fork_fd::ForkFd)s.
 pub(super) static DESCRIPTORS: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
 

@@ -148,6 +148,9 @@ impl<S> DerefMut for Guard<'_, S> {
     }
 }
 
+opaque!("Monitor", impl<S> std::fmt::Debug for Monitor<S>);
+opaque!("Guard", impl<S> std::fmt::Debug for Guard<'_, S>);
+
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::Side::{Putters, Takers};
