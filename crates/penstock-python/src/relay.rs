@@ -15,8 +15,8 @@ use crate::policy::{AppliedPolicy, ThreadPolicy};
 use crate::ticket::{LoopWaker, Watch};
 use crate::waiting::{awaited, until};
 
-/// A relay on the caller's thread, prepared to run once or to move piece by piece. ``penstock.relay`` and ``penstock.pipes.Relay``
-/// document it.
+/// A relay on the caller's thread, prepared to run once or to move piece by piece. ``penstock.relay`` and
+/// ``penstock.pipes.Relay`` document it.
 #[pyclass(module = "penstock._native", name = "_Relay")]
 pub(crate) struct Relay {
     /// Dropped at its end: a traceback may keep this object alive, and must not keep descriptors open.
