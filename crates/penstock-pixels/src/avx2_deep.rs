@@ -5,10 +5,10 @@
 
 use std::arch::x86_64::{
     __m128i, __m256, __m256i, _mm_and_si128, _mm_loadl_epi64, _mm_loadu_si128, _mm_set1_epi16,
-    _mm_setzero_si128, _mm_slli_epi16, _mm_srai_epi16, _mm_unpacklo_epi8, _mm_xor_si128, _mm256_add_ps,
+    _mm_setzero_si128, _mm_slli_epi16, _mm_unpacklo_epi8, _mm_xor_si128, _mm256_add_ps,
     _mm256_cvtepi16_epi32, _mm256_cvtepi32_ps, _mm256_cvtepu8_epi16, _mm256_cvtps_epi32, _mm256_loadu_si256,
     _mm256_mul_ps, _mm256_packs_epi32, _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_ps,
-    _mm256_setzero_si256, _mm256_slli_epi16, _mm256_srai_epi32, _mm256_unpackhi_epi16, _mm256_unpackhi_epi32,
+    _mm256_setzero_si256, _mm256_slli_epi16, _mm256_unpackhi_epi16, _mm256_unpackhi_epi32,
     _mm256_unpackhi_ps, _mm256_unpacklo_epi16, _mm256_unpacklo_epi32, _mm256_unpacklo_ps, _mm256_xor_si256,
 };
 
@@ -30,11 +30,14 @@ struct Vectors {
 impl Vectors {
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn new(factors: &Factors<FloatUnits, f32>) -> Self {
+    fn new<const COLUMNS: usize>(factors: &Factors<FloatUnits, f32>) -> Self {
+        // Samples are in the upper bits of what is made a float. By powers of two, the products stay the same.
+        let in_double_words = 1.0 / (1 << 22) as f32;
+        let chroma = if COLUMNS == 1 { in_double_words } else { 1.0 / (1 << 6) as f32 };
         Self {
-            own: [_mm256_set1_ps(factors.own[0]), _mm256_set1_ps(factors.own[1])],
-            green: [_mm256_set1_ps(factors.green[0]), _mm256_set1_ps(factors.green[1])],
-            luma: _mm256_set1_ps(factors.luma.factor),
+            own: [_mm256_set1_ps(factors.own[0] * chroma), _mm256_set1_ps(factors.own[1] * chroma)],
+            green: [_mm256_set1_ps(factors.green[0] * chroma), _mm256_set1_ps(factors.green[1] * chroma)],
+            luma: _mm256_set1_ps(factors.luma.factor * in_double_words),
             middle: _mm256_set1_ps(factors.luma.middle),
         }
     }
@@ -56,7 +59,7 @@ pub(super) fn rows<const BYTES: usize, const COLUMNS: usize, const STEP: usize, 
     if blocks == 0 {
         return;
     }
-    let vectors = Vectors::new(factors);
+    let vectors = Vectors::new::<COLUMNS>(factors);
     rows.check::<BYTES, COLUMNS, STEP>(blocks);
     let row_bytes = output.len() / rows.luma.len();
     assert!(row_bytes == rows.width * CHANNELS * 2);
@@ -136,7 +139,7 @@ fn twice(floats: __m256) -> [__m256; 2] {
     [_mm256_unpacklo_ps(floats, floats), _mm256_unpackhi_ps(floats, floats)]
 }
 
-/// A group's samples. Half of the code values is 0, and they are as many as ten bits have.
+/// A group's samples, in the upper 10 bits of 32. Half of the code values is 0.
 ///
 /// # Safety
 ///
@@ -153,9 +156,10 @@ unsafe fn floats<const BYTES: usize>(samples: *const u8) -> [__m256; 2] {
         }
     };
     let (words, zero) = (_mm256_xor_si256(words, _mm256_set1_epi16(i16::MIN)), _mm256_setzero_si256());
-    let low = _mm256_srai_epi32::<22>(_mm256_unpacklo_epi16(zero, words));
-    let high = _mm256_srai_epi32::<22>(_mm256_unpackhi_epi16(zero, words));
-    [_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high)]
+    [
+        _mm256_cvtepi32_ps(_mm256_unpacklo_epi16(zero, words)),
+        _mm256_cvtepi32_ps(_mm256_unpackhi_epi16(zero, words)),
+    ]
 }
 
 /// Half of a group's samples, in the upper bits of words.
@@ -176,11 +180,11 @@ unsafe fn half<const BYTES: usize>(samples: *const u8) -> __m128i {
     }
 }
 
-/// Eight samples from the upper bits of words.
+/// Eight samples, in the upper 10 bits of 16.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn float(words: __m128i) -> __m256 {
-    let signed = _mm_srai_epi16::<6>(_mm_xor_si128(words, _mm_set1_epi16(i16::MIN)));
+    let signed = _mm_xor_si128(words, _mm_set1_epi16(i16::MIN));
     _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(signed))
 }
 
