@@ -167,6 +167,13 @@ def test_a_palette_that_is_told_once_is_that_of_all_numbers(tmp_path: Path, endi
     check(tmp_path / f"a.{ending}", 50)
 
 
+def test_frames_have_times_where_nothing_tells_times_or_a_rate(tmp_path: Path) -> None:
+    needs(ffmpegs()[-1], "libopenh264")
+    source = ("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=0.4", "-c:v", "libopenh264")
+    ffmpeg(*source, tmp_path / "a.mpg", program=ffmpegs()[-1])
+    assert ends(tmp_path / "a.mpg")[1] == pytest.approx([number / 25 for number in range(10)])
+
+
 @pytest.mark.parametrize("ending", ["ts", "flv"])
 def test_frames_before_the_first_keyframe_begin_at_0(tmp_path: Path, ending: str) -> None:
     needs(ffmpegs()[-1], "libvvenc")

@@ -37,6 +37,8 @@ _WHOLE_A_PACKET = frozenset(("ffv1", "png", "cfhd", "gif", "wmv1", "wmv2"))
 _ROUNDED = 2
 # AVFieldOrder in libavcodec.
 _UNKNOWN_ORDER, _PROGRESSIVE = 0, 1
+# FFmpeg's rate of streams that state none.
+_ANY_RATE = Fraction(25)
 # Guessed: a field lasts for less than this share of a frame, whatever was rounded.
 _FIELD_SHARE = 0.75
 
@@ -298,6 +300,8 @@ class TimeGuess:
 
     def __init__(self, stream: VideoStream) -> None:
         rate, unit = stream.average_rate or stream.guessed_rate, stream.time_base
+        if rate and unit == _WRAPPING_UNIT and rate * unit == 1:
+            rate = _ANY_RATE  # libav knows none, and tells the frequency of the clock
         self._usual = round(1 / (rate * unit)) if rate and unit else 0
         self._faulty_pts = self._faulty_dts = self._next = 0
         self._last_pts = self._last_dts = -(1 << 63)
