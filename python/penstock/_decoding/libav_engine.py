@@ -129,7 +129,7 @@ class LibavEngine(Closable):
         self._is_released = False
         self._worker: Daemon | None = None
         self._abandoned: list[Read] = []  # reads for which nobody waits any more, as a heap
-        self._reads = count()
+        self._reads, self._queueing = count(), threading.RLock()
         self._reads_ahead = 0
         self._given = 0  # frames that callers received
         self._times = _Times()
@@ -216,11 +216,12 @@ class LibavEngine(Closable):
 
     def _begun_read(self) -> Read:
         """A read on the thread of this object: the first one for which nobody waits any more, or a new one."""
-        if self._worker is None:
-            self._worker = Daemon("penstock-decode")
-        while len(self._abandoned) <= self._reads_ahead:
-            heappush(self._abandoned, Read(next(self._reads), self._worker.submit(self._read_alone)))
-        return heappop(self._abandoned)
+        with self._queueing:
+            if self._worker is None:
+                self._worker = Daemon("penstock-decode")
+            while len(self._abandoned) <= self._reads_ahead:
+                heappush(self._abandoned, Read(next(self._reads), self._worker.submit(self._read_alone)))
+            return heappop(self._abandoned)
 
     def _took(self, made: Made | None) -> Made | None:
         """Counts what a caller receives."""
