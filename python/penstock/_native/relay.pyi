@@ -68,8 +68,8 @@ class RelayTicket:
 
 @final
 class _Relay:
-    """A relay on the caller's thread, prepared to run once or to move piece by piece. ``penstock.relay`` and ``penstock.pipes.Relay``
-    document it.
+    """A relay on the caller's thread, prepared to run once or to move piece by piece. ``penstock.relay`` and
+    ``penstock.pipes.Relay`` document it.
     """
     def __new__(
         cls,
