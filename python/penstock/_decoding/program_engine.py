@@ -103,8 +103,8 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
             StopIteration: there are no more.
             DecoderError, OSError: it cannot be decoded or read.
         """
-        if (read := self.read_frame(None)) is None:
-            raise StopIteration
+        if (read := self.session.read()) is None:
+            raise StopIteration  # whether all is well is found out where a caller can try again
         self._count += 1
         return SequenceFrame(self._count - 1, *read)
 
@@ -117,8 +117,8 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
             raise DecoderError(f"{self._opened.path}: frame {given} is lost, and can't be read again")
 
     def end(self, _: Track) -> End:
-        """What is to be said of the file at its end."""
-        return End(warning=self.warning)
+        """Nothing: `finish` tells."""
+        return End()
 
     def stop(self) -> None:
         """Ends FFmpeg at once. May be called again."""
@@ -299,9 +299,12 @@ class ProgramEngine(LibavEngine):
         run, began_s = self._started(), time.perf_counter()
         try:
             with run.logged_stalls():
-                return super().read(timeout)
+                made = super().read(timeout)
         finally:
             self._waited_s += time.perf_counter() - began_s
+        if made is None:
+            self._finish()
+        return made
 
     async def read_async(self) -> Made | None:
         """`read` for asyncio. A task that is cancelled while it waits loses no frame."""
@@ -315,9 +318,19 @@ class ProgramEngine(LibavEngine):
         finally:
             if not is_there:
                 heappush(self._abandoned, read)
-        if not is_there:
-            await asyncio.to_thread(self._run.finish)
-        return self._took(read.outcome.result()) if is_there else None
+        made = self._took(read.outcome.result()) if is_there else None
+        if made is None:
+            await asyncio.to_thread(self._finish)
+        return made
+
+    def _end(self) -> None:
+        self._is_fed = True
+
+    def _finish(self) -> None:
+        """Finds out at the end whether all is well. Raises why it is not, the same at each call."""
+        self._run.finish()
+        if self._run.warning is not None:
+            self.warning, self._run.warning = self._run.warning, None
 
     def _started(self) -> DecodeSession[tuple[int, Any]]:
         self.check_usable()
@@ -325,10 +338,7 @@ class ProgramEngine(LibavEngine):
 
     def _await(self, read: Read, deadline: Deadline) -> bool:
         """Waits until a read is done, as long as FFmpeg shows signs of life. False at the end, if none shows that."""
-        is_there = self._run.session.wait_for(self._is_there, deadline, LATE, read)
-        if not is_there:
-            self._run.finish()
-        return is_there
+        return self._run.session.wait_for(self._is_there, deadline, LATE, read)
 
     def _is_there(self, read: Read, timeout_s: float) -> bool:
         """Waits for a read. False if what a wrapper of FFmpeg has left running keeps the pipe open."""
