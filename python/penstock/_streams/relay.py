@@ -122,8 +122,11 @@ class Relay:
     duplicates both descriptors. ``with`` closes them.
 
     Args:
-        src, dst, timeout, method: as for `relay`.
+        src: as for `relay`.
+        dst: as for `relay`.
         offset: byte of a source file to start at; the position of ``src`` then doesn't change.
+        timeout: as for `relay`.
+        method: as for `relay`.
 
     Raises:
         OSError, TypeError: as for `relay`, if it's known before the first byte.

@@ -313,7 +313,9 @@ def map_video(
         size: width and height in pixels of the frames that `function` returns; None is the size of the source.
         pixel_format: pixel format of the frames that `function` gets and returns. If it returns another format, pass
             ``encoder_options={"pixel_format": …}``, too.
-        start, end, duration: the part of the source that is read, as for `Decoder`.
+        start: beginning of the part of the source that is read, as for `Decoder`.
+        end: its end, as for `Decoder`.
+        duration: its length, as for `Decoder`.
         fps: the fixed rate at which the source is read, as for `Decoder`. The result has that rate. None keeps each
             frame once, with its time.
 
