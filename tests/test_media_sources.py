@@ -213,11 +213,14 @@ SEQUENTIAL = [through_popen, through_descriptor, through_fifo, through_socket]
 def test_stream_without_seeking_is_decoded_in_sequence(
     through: Callable[[Path, Path], Any], name: str, tmp_path: Path
 ) -> None:
-    for options in ({}, {"start": 0.3, "count": 5}):
+    with Decoder(clip(name)) as file:
+        places = [(frame.time_s, frame.tobytes()) for frame in file]
+    # A stream begins with the first frame that isn't earlier than `start`.
+    part = [place for place in places if place[0] >= 0.3][:5]
+    for options, expected in (({}, places), ({"start": 0.3, "count": 5}, part)):
         source = through(clip(name), tmp_path)
-        with Decoder(clip(name), **options) as expected, Decoder(source, **options) as decoder:
-            places = [(frame.time_s, frame.tobytes()) for frame in expected]
-            assert [(frame.time_s, frame.tobytes()) for frame in decoder] == places
+        with Decoder(source, **options) as decoder:
+            assert [(frame.time_s, frame.tobytes()) for frame in decoder] == expected
             with pytest.raises(DecoderError):
                 decoder[0]
             with pytest.raises(ValueError):
