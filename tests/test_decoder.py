@@ -6,6 +6,7 @@ import asyncio
 import copy
 import itertools
 import json
+import mmap
 import pickle
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from support.cases import a_few, ffmpegs
 from support.clips import VIDEOS, WITH_AUDIO, clip
 from support.engines import engine as engine
 from support.media import ffmpeg
+from support.this_process import rss_bytes
 
 from benchmarks.harness.accounts import children
 from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, Encoder, FFmpegWarning
@@ -970,6 +972,22 @@ def test_times_that_a_program_cannot_write_raise(
     ):
         delivered.extend(decoder)
     assert len(delivered) == frames
+
+
+@pytest.mark.parametrize("program", ffmpegs())
+def test_memory_does_not_grow_with_the_frames_of_a_program(program: str) -> None:
+    def used_bytes() -> int:
+        pages = Path(f"/proc/{decoder.pid}/statm").read_text().split()[1]
+        return rss_bytes() + int(pages) * mmap.PAGESIZE
+
+    forever, settings = "loop=loop=-1:size=10", DecoderSettings(ffmpeg=program)
+    with Decoder(clip("h264"), filters=forever, size=(64, 64), settings=settings) as decoder:
+        for _ in range(2000):
+            decoder.read()
+        begin = used_bytes()
+        for _ in range(8000):
+            decoder.read()
+        assert used_bytes() - begin < 500_000
 
 
 @pytest.mark.parametrize("program", ffmpegs())

@@ -85,7 +85,9 @@ class Steps:
             *("-enc_time_base", f"{unit.numerator}/{unit.denominator}"),
             *("-map_metadata", "-1", "-map_chapters", "-1"),
             # Unbuffered: if FFmpeg fails, all frames that it has made arrive.
-            *("-avioflags", "direct", "-c:v", "rawvideo", "-f", "nut", "pipe:1"),
+            *("-avioflags", "direct", "-c:v", "rawvideo", "-f", "nut"),
+            # Without places to seek to, which FFmpeg and libav keep in memory: 250 bytes a frame, up to the end.
+            *("-syncpoints", "none", "-strict", "experimental", "pipe:1"),
         ]
 
     def take(self, written: int | None) -> int | None:
