@@ -6,11 +6,12 @@ import asyncio
 import copy
 import itertools
 import json
+import mmap
 import pickle
 import signal
 import subprocess
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
@@ -22,6 +23,7 @@ from support.cases import a_few, ffmpegs
 from support.clips import VIDEOS, WITH_AUDIO, clip
 from support.engines import engine as engine
 from support.media import ffmpeg
+from support.this_process import rss_bytes
 
 from benchmarks.harness.accounts import children
 from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, Encoder, FFmpegWarning
@@ -908,13 +910,15 @@ def test_filtered_samples_are_those_that_ffmpeg_writes(pixel_format: str, progra
     assert all(frame.flags.writeable for frame in frames)
 
 
-def joined(folder: Path, *sizes: str) -> Path:
-    """MPEG-TS whose times begin again with each part."""
+def joined(folder: Path, *sizes: str, begins_s: Sequence[float] = (0, 0, 0)) -> Path:
+    """MPEG-TS whose times begin anew with each part."""
     parts = []
-    for size in sizes:
-        parts.append(folder / f"{size}.ts")
+    for number, size in enumerate(sizes):
+        parts.append(folder / f"{number}.ts")
         source = ("-f", "lavfi", "-i", f"testsrc2=size={size}:rate=25:duration=0.4")
-        ffmpeg(*source, "-c:v", "mpeg2video", "-g", "5", parts[-1])
+        ffmpeg(
+            *source, "-c:v", "mpeg2video", "-g", "5", "-output_ts_offset", str(begins_s[number]), parts[-1]
+        )
     whole = folder / "joined.ts"
     whole.write_bytes(b"".join(part.read_bytes() for part in parts))
     return whole
@@ -927,6 +931,63 @@ def test_times_that_go_back_pass_through_a_program(program: str, tmp_path: Path)
         frames = list(decoder)
     assert [frame.index for frame in frames] == list(range(20))
     assert [frame.time_s for frame in frames] == pytest.approx([number % 10 / 25 for number in range(20)])
+
+
+@pytest.mark.parametrize("program", ffmpegs())
+@pytest.mark.parametrize("again_s", [1, 1.36], ids=["earlier", "same"])
+def test_times_are_right_where_the_size_changes_after_they_went_back(
+    again_s: float, program: str, tmp_path: Path
+) -> None:
+    path = joined(tmp_path, "64x48", "64x48", "96x96", begins_s=(1, again_s, 5))
+    settings = DecoderSettings(ffmpeg=program)
+    with Decoder(path, conceal_errors=True, filters="hflip", settings=settings) as decoder:
+        times = [frame.time_s for frame in decoder]
+    assert sum(later <= sooner for sooner, later in itertools.pairwise(times)) == 1
+    assert times[-10:] == pytest.approx([4 + number / 25 for number in range(10)])
+
+
+@pytest.mark.parametrize("program", ffmpegs())
+@pytest.mark.parametrize(
+    ("filters", "frames"),
+    [("setpts=if(eq(N\\,11)\\,NAN\\,PTS)", 11), ("setpts=PTS-1e18", 0), ("setpts=PTS+1e18", 0)],
+)
+def test_times_that_a_program_cannot_write_raise(
+    filters: str, frames: int, program: str, tmp_path: Path
+) -> None:
+    ffmpeg(
+        "-f",
+        "lavfi",
+        "-i",
+        "testsrc2=size=64x48:rate=25",
+        "-frames:v",
+        "12",
+        "-c:v",
+        "ffv1",
+        tmp_path / "a.mkv",
+    )
+    delivered = []
+    with (
+        Decoder(tmp_path / "a.mkv", filters=filters, settings=DecoderSettings(ffmpeg=program)) as decoder,
+        pytest.raises(DecoderError, match="filters"),
+    ):
+        delivered.extend(decoder)
+    assert len(delivered) == frames
+
+
+@pytest.mark.parametrize("program", ffmpegs())
+def test_memory_does_not_grow_with_the_frames_of_a_program(program: str) -> None:
+    def used_bytes() -> int:
+        pages = Path(f"/proc/{decoder.pid}/statm").read_text().split()[1]
+        return rss_bytes() + int(pages) * mmap.PAGESIZE
+
+    forever, settings = "loop=loop=-1:size=10", DecoderSettings(ffmpeg=program)
+    with Decoder(clip("h264"), filters=forever, size=(64, 64), settings=settings) as decoder:
+        for _ in range(2000):
+            decoder.read()
+        begin = used_bytes()
+        for _ in range(8000):
+            decoder.read()
+        assert used_bytes() - begin < 500_000
 
 
 @pytest.mark.parametrize("program", ffmpegs())

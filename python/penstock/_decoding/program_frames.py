@@ -30,6 +30,10 @@ _OPTIONS = {"probesize": "32", "analyzeduration": "0", "fpsprobesize": "0"}
 _LONGEST_UNIT_S = Fraction(1, 48000)
 # Chosen: times before 0 may be as long ago as this many of those units, 1.4 years, and later ones are still exact.
 _MOST_BEFORE_ZERO = 1 << 41
+# FFmpeg's filters count in floats of 64 bits.
+_LEAST_INEXACT = 1 << 53
+# What a written timestamp says, in two bits: how it was counted.
+_KINDS = _FORWARD, _BACK, _BEGIN = range(3)
 # Measured: at 1080p, a sixth of the context switches that a pipe of 64 KiB takes, and a tenth less time.
 _PIPE_BYTES = 1 << 20
 _living: weakref.WeakSet[ProgramFrames] = weakref.WeakSet()
@@ -39,8 +43,9 @@ class Steps:
     """How timestamps go through NUT, in which each must be later than the one before.
 
     Those of frames may go back or repeat. FFmpeg fails then, or changes them. So a filter of FFmpeg's counts from the
-    first timestamp on, in steps: twice the units forward, or twice the units back and three more. If FFmpeg makes its
-    filters again because the size or format changes, they count from there. If the times have also gone back, FFmpeg
+    first timestamp on: as many units forward as the next one is later, or one more than it is earlier. What it writes
+    is four times the count, and which of these it was. If FFmpeg makes its filters again because the size or format
+    changes, they begin a new count. If that is not ahead of the last one, because the times have gone back, FFmpeg
     fails, or makes a step of one.
 
     Args:
@@ -55,8 +60,8 @@ class Steps:
     def __init__(self, time_base: Fraction) -> None:
         self._time_base = time_base
         self._divisor = math.ceil(time_base / _LONGEST_UNIT_S)
-        self._zero = 2 * (_MOST_BEFORE_ZERO // self._divisor)
-        self._last: int | None = None  # as it was written
+        self._zero = _MOST_BEFORE_ZERO // self._divisor
+        self._count: int | None = None
         self._pts = 0
         self.is_lost = False
         self.latest: int | None = None
@@ -64,8 +69,12 @@ class Steps:
 
     def filters(self) -> list[str]:
         """FFmpeg's filters that make the steps."""
-        step = "if(gt(PTS,PREV_INPTS),2*(PTS-PREV_INPTS),2*(PREV_INPTS-PTS)+3)"
-        return [f"settb={self._time_base}", f"setpts='if(N,PREV_OUTPTS+{step},2*PTS+{self._zero})'"]
+        step = f"if(gt(PTS,PREV_INPTS),4*(PTS-PREV_INPTS)+{_FORWARD},4*(PREV_INPTS-PTS+1)+{_BACK})"
+        begin = f"4*(PTS+{self._zero})+{_BEGIN}"
+        return [
+            f"settb={self._time_base}",
+            f"setpts='if(N,PREV_OUTPTS-mod(PREV_OUTPTS,4)+{step},{begin})'",
+        ]
 
     def output_arguments(self) -> list[str]:
         """FFmpeg's arguments to write frames with such timestamps to its standard output."""
@@ -76,22 +85,29 @@ class Steps:
             *("-enc_time_base", f"{unit.numerator}/{unit.denominator}"),
             *("-map_metadata", "-1", "-map_chapters", "-1"),
             # Unbuffered: if FFmpeg fails, all frames that it has made arrive.
-            *("-avioflags", "direct", "-c:v", "rawvideo", "-f", "nut", "pipe:1"),
+            *("-avioflags", "direct", "-c:v", "rawvideo", "-f", "nut"),
+            # Without places to seek to, which FFmpeg and libav keep in memory: 250 bytes a frame, up to the end.
+            *("-syncpoints", "none", "-strict", "experimental", "pipe:1"),
         ]
 
-    def take(self, written: int) -> int | None:
+    def take(self, written: int | None) -> int | None:
         """The timestamp of the next frame, which libav reads as `written`; None if it is lost."""
-        units, rest = divmod(written, self._divisor)
-        last, self._last = self._last, units
-        if last is None:
-            self._pts = (units - self._zero) // 2
-        elif rest or units - last == 1:
+        if written is None:
             self.is_lost = True
             return None
+        units, rest = divmod(written, self._divisor)
+        count, kind = divmod(units, 4)
+        last, self._count = self._count, count
+        is_ahead = kind == _BEGIN if last is None else count > last
+        if rest or not is_ahead or kind not in _KINDS or units >= _LEAST_INEXACT:
+            self.is_lost = True
+            return None
+        if last is None or kind == _BEGIN:
+            self._pts = count - self._zero
         else:
-            half, is_back = divmod(units - last, 2)
-            self._pts += 1 - half if is_back else half
-            self.longest = max(self.longest, self._pts - (self.latest or 0))
+            self._pts += count - last if kind == _FORWARD else 1 + last - count
+        if self.latest is not None:
+            self.longest = max(self.longest, self._pts - self.latest)
         self.latest = self._pts if self.latest is None else max(self.latest, self._pts)
         return self._pts
 
@@ -104,7 +120,7 @@ def written_frames(descriptor: int, frame_bytes: int, steps: Steps) -> Generator
         av.open(f"pipe:{descriptor}", format="nut", options=_OPTIONS) as media,
     ):
         for packet in media.demux(video=0):
-            if packet.size != frame_bytes or packet.pts is None or (pts := steps.take(packet.pts)) is None:
+            if packet.size != frame_bytes or (pts := steps.take(packet.pts)) is None:
                 return
             yield pts, packet
             del packet
