@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from penstock._decoding.engine import Engine, Made
     from penstock._decoding.frames_by_number import Arrays, FramesAnywhere
     from penstock._decoding.sequence import SequenceFrame
+    from penstock._facts.completeness import End
 
 
 _Out = TypeVar("_Out", bound="WritableData | HasDLPack")
@@ -644,6 +645,7 @@ class Decoder(DecoderBase):
             if options.isolated:
                 confined = ConfinedFrames(self._opened, options, self._stream, self.frame_bytes)
                 self._by_number = self._by_numbers(confined, Delivered())
+                self._by_number.why_short = confined.account.why_short
                 if warning := confined.account.warning:
                     warn(f"{self._opened.path}: {warning}")
                 return self._by_number
@@ -658,7 +660,7 @@ class Decoder(DecoderBase):
         file: FramesAnywhere,
         pixels: Arrays,
         first: SequenceFrame | None = None,
-        why_early: Callable[[], str | None] | None = None,
+        why_early: Callable[[], End] | None = None,
     ) -> FramesByNumber:
         if self._options.fps is None:
             return FramesByNumber(self._plan, file, pixels, first, why_early)
