@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -760,3 +761,20 @@ def test_data_loader_workers_read_frames_by_index(video: Path, tmp_path: Path, m
     command = [sys.executable, str(script), str(video), method]
     ran = subprocess.run(command, capture_output=True, timeout=250, check=False)
     assert ran.returncode == 0, ran.stderr.decode()
+
+
+def test_pictures_are_decoded_if_a_muxer_has_moved_times(tmp_path: Path) -> None:
+    """With 4 temporal layers, times of libx265 don't always increase, and the muxer moves one."""
+    path = tmp_path / "layers.mkv"
+    picture = ("-f", "lavfi", "-i", "testsrc2=size=80x64:rate=25", "-frames:v", "13", "-pix_fmt", "yuv420p")
+    layers = "bframes=2:b-pyramid=0:keyint=25:temporal-layers=4:ref=5:log-level=none"
+    ffmpeg(*picture, "-c:v", "libx265", "-x265-params", layers, path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # times that go back
+        with Decoder(path) as decoder:
+            frames = list(decoder)
+        with Decoder(path, settings=DecoderSettings(threads=1)) as decoder:
+            numbers = random.Random(5)
+            for _ in range(60):
+                wanted = [numbers.randrange(13) for _ in range(numbers.choice([1, 2, 4, 8]))]
+                assert np.array_equal(decoder.batch(wanted), np.array([frames[one] for one in wanted]))
