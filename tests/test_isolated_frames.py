@@ -511,7 +511,8 @@ def test_numbers_that_stand_for_other_frames_are_asked_for_again(hostile: Hostil
     [
         "pass",
         RENUMBERED + RENUMBERED,
-        "frame(0, word=b'others!\\n'); say({'pts': 3, 'last_duration': 1, 'why_short': None, 'warning': None}); time.sleep(60)",
+        "frame(0, word=b'others!\\n'); say({'pts': 3, 'last_duration': 1, 'why_short': None, 'warning': None}); "
+        "time.sleep(60)",
         "frame(4)",
         "frame(-1)",
         "frame(3, size=5)",
