@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -760,3 +761,25 @@ def test_data_loader_workers_read_frames_by_index(video: Path, tmp_path: Path, m
     command = [sys.executable, str(script), str(video), method]
     ran = subprocess.run(command, capture_output=True, timeout=250, check=False)
     assert ran.returncode == 0, ran.stderr.decode()
+
+
+def test_pictures_are_decoded_if_a_muxer_has_moved_times(tmp_path: Path) -> None:
+    """FFmpeg does so where the times of an encoder don't increase, as those of libx265 with temporal layers."""
+    path, moved = tmp_path / "a.mkv", tmp_path / "moved.mkv"
+    picture = ("-f", "lavfi", "-i", "testsrc2=size=80x64:rate=25", "-frames:v", "13", "-pix_fmt", "yuv420p")
+    ffmpeg(*picture, "-c:v", "libx264", "-x264-params", "bframes=2:b-pyramid=none:b-adapt=0", path)
+    with av.open(path) as file, av.open(moved, "w") as copy_of_it:
+        stream = copy_of_it.add_stream_from_template(file.streams.video[0])
+        for number, packet in enumerate(file.demux(video=0)):
+            if packet.size:
+                packet.pts = 81 if packet.pts == 40 else packet.pts
+                packet.dts, packet.stream = number, stream
+                copy_of_it.mux(packet)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # times that go back
+        with Decoder(moved) as decoder:
+            frames = list(decoder)
+        assert [round(1000 * frame.time_s) for frame in frames[:4]] == [0, 81, 80, 120]
+        for number in range(13):
+            with Decoder(moved) as decoder:
+                assert np.array_equal(decoder.batch([number, 12])[0], frames[number])

@@ -576,3 +576,20 @@ def test_start_after_the_end_returns_no_samples() -> None:
 def test_repr_names_the_file_and_the_sample_rate() -> None:
     with AudioDecoder(clip("audio_aac")) as audio:
         assert str(clip("audio_aac")) in repr(audio) and f"{audio.sample_rate} Hz" in repr(audio)
+
+
+@pytest.mark.parametrize("options", [{}, {"fps": 10}], ids=["each", "rate"])
+def test_the_sound_ends_with_the_picture_if_the_file_begins_late(
+    late: Path, folder: Path, options: dict[str, Any]
+) -> None:
+    later = folder / "later.mp4"
+    ffmpeg("-i", str(late), "-c:v", "copy", "-c:a", "aac", "-output_ts_offset", "1", str(later))
+    begins_s = 0.0
+    with Decoder(later) as video:
+        if not options:
+            begins_s = video.file.start_s or 0.0
+            assert begins_s > 0.5 and video.file.zero_s == 0
+    with Decoder(later, end=1.2, **options) as video:
+        assert len(video.audio().read_all()) == pytest.approx((1.2 - begins_s) * RATE, abs=1)
+    with Decoder(later, end=0.3, **options) as video:
+        assert len(video.audio().read_all()) == pytest.approx(0.3 * RATE, abs=1)

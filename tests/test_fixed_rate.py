@@ -8,11 +8,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 from support.media import ffmpeg
 
-from penstock import Decoder, read_video
+from penstock import Decoder, DecoderError, FFmpegWarning, read_video
 from penstock.video import DecoderSettings, prefetch
 
 RATES = [10, 7.5, Fraction(30000, 1001), 30, 60, 100]
@@ -158,3 +159,34 @@ def test_a_rate_needs_a_regular_file(tmp_path: Path) -> None:
 def test_a_timeout_is_refused(video: Path) -> None:
     with Decoder(video, fps=10) as decoder, pytest.raises(ValueError, match="timeout"):
         decoder.read(timeout=1)
+
+
+def test_damage_at_a_rate_is_told_after_the_good_frames(tmp_path: Path) -> None:
+    picture = ("-f", "lavfi", "-i", "testsrc2=size=64x48:rate=30", "-frames:v", "12")
+    ffmpeg(*picture, "-c:v", "libx264", "-g", "30", "-bf", "0", tmp_path / "a.mp4")
+    data = bytearray((tmp_path / "a.mp4").read_bytes())
+    with av.open(tmp_path / "a.mp4") as file:
+        packet = [one for one in file.demux(video=0) if one.size][5]
+    assert packet.pos is not None
+    data[packet.pos + 5 : packet.pos + packet.size] = bytes(packet.size - 5)
+    for options in ({}, {"fps": 30}):
+        frames = []
+        with Decoder(bytes(data), **options) as decoder, pytest.raises(DecoderError):  # type: ignore[arg-type]
+            frames.extend(decoder)  # which keeps those before an error
+        assert len(frames) == 5
+
+
+@pytest.mark.parametrize("options", [{}, {"isolated": True}], ids=["here", "isolated"])
+def test_a_truncated_file_is_an_error_at_a_rate_too(tmp_path: Path, options: dict[str, Any]) -> None:
+    picture = ("-f", "lavfi", "-i", "testsrc2=size=64x48:rate=30", "-frames:v", "30")
+    ffmpeg(*picture, "-c:v", "libx264", "-g", "4", "-bf", "2", tmp_path / "a.mkv")
+    data = (tmp_path / "a.mkv").read_bytes()
+    cut = data[: len(data) * 2 // 3]
+    frames = []
+    with Decoder(cut, fps=30, **options) as decoder:
+        with pytest.warns(FFmpegWarning), pytest.raises(DecoderError) as caught:
+            frames.extend(decoder)
+        assert caught.value.frames == len(frames) == decoder.count_frames() > 5
+    with pytest.warns(FFmpegWarning):
+        assert len(read_video(cut, fps=30, end=0.2, **options)) == 6
+        assert len(read_video(cut, fps=30, count=3, **options)) == 3

@@ -195,6 +195,8 @@ def test_a_picture_that_changes_its_size_is_cropped_alike(tmp_path: Path) -> Non
         ({"dtype": "float32"}, "value_range"),
         ({"dtype": "float64", "value_range": (0.0, 1.0)}, "dtype"),
         ({"dtype": "float32", "value_range": (1.0, 0.0)}, "value_range"),
+        ({"dtype": "float32", "value_range": (0.0, float("inf"))}, "value_range"),
+        ({"dtype": "float16", "value_range": (0.0, 1e6)}, "value_range"),
         ({"channels_first": True, "pixel_format": "yuv420p"}, "channels_first"),
         ({"channels_first": True, "pixel_format": "source"}, "source"),
         ({"dtype": "float32", "value_range": (0.0, 1.0), "pixel_format": "gbrpf32le"}, "value_range"),

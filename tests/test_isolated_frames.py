@@ -481,7 +481,7 @@ def test_the_arguments_of_the_process_do_not_tell_what_it_is_asked() -> None:
 def by_number(hostile: Hostile, code: str) -> Decoder:
     """A decoder whose frames by number come from a program that nobody should trust."""
     with_facts = "if '\"by_number\": true' not in os.environ['PENSTOCK_REQUEST']: say(facts); sys.exit()\n"
-    shown = "say({'pts': [*range(10)], 'last_duration': 1, 'warning': None}); sys.stdin.readline()\n"
+    shown = "say({'pts': [*range(10)], 'last_duration': 1, 'why_short': None, 'warning': None}); sys.stdin.readline()\n"
     pad = "FRAME_BYTES = max(FRAME_BYTES, 4096)\n"
     hostile(with_facts + pad + (code if code.startswith("say") else shown + code))
     return Decoder(clip("h264"), isolated=True)
@@ -494,7 +494,7 @@ def test_stand_in_for_the_process_by_number_delivers(hostile: Hostile) -> None:
 
 
 RENUMBERED = """\
-frame(0, word=b'others!\\n'); say({'pts': [*range(0, 40, 2)], 'last_duration': 1, 'warning': None})
+frame(0, word=b'others!\\n'); say({'pts': [*range(0, 40, 2)], 'last_duration': 1, 'why_short': None, 'warning': None})
 sys.stdin.readline()
 """
 
@@ -511,7 +511,8 @@ def test_numbers_that_stand_for_other_frames_are_asked_for_again(hostile: Hostil
     [
         "pass",
         RENUMBERED + RENUMBERED,
-        "frame(0, word=b'others!\\n'); say({'pts': 3, 'last_duration': 1, 'warning': None}); time.sleep(60)",
+        "frame(0, word=b'others!\\n'); say({'pts': 3, 'last_duration': 1, 'why_short': None, 'warning': None}); "
+        "time.sleep(60)",
         "frame(4)",
         "frame(-1)",
         "frame(3, size=5)",
@@ -521,10 +522,11 @@ def test_numbers_that_stand_for_other_frames_are_asked_for_again(hostile: Hostil
         "frame(0, -1, word=b'failed!\\n')",
         "frame(0, 4097, word=b'failed!\\n')",
         "frame(0, 4096, word=b'failed!\\n')",
-        "say({'pts': [0.5], 'last_duration': 1, 'warning': None})",
-        "say({'pts': [1 << 63], 'last_duration': 1, 'warning': None})",
-        "say({'pts': 7, 'last_duration': 1, 'warning': None})",
-        "say({'pts': [7], 'last_duration': 1, 'warning': 7})",
+        "say({'pts': [0.5], 'last_duration': 1, 'why_short': None, 'warning': None})",
+        "say({'pts': [1 << 63], 'last_duration': 1, 'why_short': None, 'warning': None})",
+        "say({'pts': 7, 'last_duration': 1, 'why_short': None, 'warning': None})",
+        "say({'pts': [7], 'last_duration': 1, 'why_short': None, 'warning': 7})",
+        "say({'pts': [7], 'last_duration': 1, 'why_short': 7, 'warning': None})",
         "say(None, error='it says so')",
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -102,6 +103,16 @@ class Account:
             is_damaged=is_damaged,
             why_short=why_short,
         )
+
+    @cached_property
+    def is_sure(self) -> bool:
+        """Whether times name the frames, and no program that writes files seems to have moved one.
+
+        Some move a time by a unit where an encoder's times don't increase. Then the order may be another, which only
+        decoding shows.
+        """
+        gaps = np.diff(np.sort(np.array(self.pts, np.int64)))
+        return not self.is_decoded and (not len(gaps) or gaps.min() > 1 or bool(np.median(gaps) <= 1))
 
     @property
     def last_duration(self) -> int:

@@ -120,9 +120,8 @@ def _send_by_number(
 
 
 def _shown(frames: FramesByNumber) -> Shown:
-    return Shown(
-        tuple(map(int, frames.times.pts)), frames.times.last_duration if frames.times.pts else 0, None
-    )
+    pts = tuple(map(int, frames.times.pts))
+    return Shown(pts, frames.times.last_duration if pts else 0, frames.why_short, None)
 
 
 def writer_to(records: int) -> Writer:

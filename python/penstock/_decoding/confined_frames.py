@@ -38,11 +38,12 @@ _ASKED = 500
 class Shown:
     """When each frame of the file is shown, in units of the time base, and for how long the last one.
 
-    And what is to be said of the file.
+    And why frames seem to be missing at its end, and what is to be said of the file.
     """
 
     pts: tuple[int, ...]
     last_duration: int
+    why_short: str | None
     warning: str | None
 
     def __len__(self) -> int:

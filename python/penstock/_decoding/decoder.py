@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from penstock._decoding.engine import Engine, Made
     from penstock._decoding.frames_by_number import Arrays, FramesAnywhere
     from penstock._decoding.sequence import SequenceFrame
+    from penstock._facts.completeness import End
 
 
 _Out = TypeVar("_Out", bound="WritableData | HasDLPack")
@@ -436,9 +437,9 @@ class Decoder(DecoderBase):
     def audio(self, **options: Unpack[AudioOptions]) -> AudioDecoder:
         """Returns a decoder for the audio of the same file, from the first frame to the same `end`.
 
-        Without a `start`, the audio begins with the file, with silence where the picture comes before the audio. An
-        FFmpeg program decodes it: the one in this decoder's settings, unless you pass other ``settings``. Of this
-        decoder's ``input_options``, only the key of an encrypted file is used.
+        Without a `start`, the audio begins with the file, with silence where the picture comes before the audio; with
+        `fps`, at 0 s, as the frames do. An FFmpeg program decodes it: the one in this decoder's settings, unless you
+        pass other ``settings``. Of this decoder's ``input_options``, only the key of an encrypted file is used.
 
         Args:
             options: arguments of `AudioDecoder`.
@@ -453,12 +454,15 @@ class Decoder(DecoderBase):
         media = self._plan.track.media
         if self._images is not None:
             raise DecoderError(f"{media.path} has no audio track, because it is an image sequence")
-        first_s = (media.start_s or 0.0) - media.zero_s
         start, end = self._options.start, self._options.end
-        if start and self._options.fps is None:
+        if self._options.fps is not None:
+            start = start or 0.0
+        elif start:
             start = self._engine.questions.begins_s(start)
+        elif (first_s := (media.start_s or 0.0) - media.zero_s) >= 0:
+            start = first_s if end is None or first_s < end else 0.0
         given: AudioOptions = {
-            "start": start or (first_s if first_s >= 0 else None),
+            "start": start,
             "duration": None if end is None else end - (start or 0.0),
             "follow_playlists": self._options.follow_playlists,
             "input_options": self._opened.decryption,
@@ -644,6 +648,7 @@ class Decoder(DecoderBase):
             if options.isolated:
                 confined = ConfinedFrames(self._opened, options, self._stream, self.frame_bytes)
                 self._by_number = self._by_numbers(confined, Delivered())
+                self._by_number.why_short = confined.account.why_short
                 if warning := confined.account.warning:
                     warn(f"{self._opened.path}: {warning}")
                 return self._by_number
@@ -658,7 +663,7 @@ class Decoder(DecoderBase):
         file: FramesAnywhere,
         pixels: Arrays,
         first: SequenceFrame | None = None,
-        why_early: Callable[[], str | None] | None = None,
+        why_early: Callable[[], End] | None = None,
     ) -> FramesByNumber:
         if self._options.fps is None:
             return FramesByNumber(self._plan, file, pixels, first, why_early)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, SupportsIndex, cast
 import numpy as np
 import numpy.typing as npt
 
+from penstock._common.messages import plural
 from penstock._decoding.frames_by_number import Arrays, FramesAnywhere, FramesByNumber, check_time, number_of
 from penstock._decoding.video_frame import VideoFrame, shown_at
 from penstock._facts.part import Grid, places_at
@@ -16,6 +17,7 @@ from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
     from penstock._decoding.plan import DecodeOptions, DecodePlan
+    from penstock._facts.completeness import End
 
 # Bytes of the frames that iteration makes at once, and how many they are at most. Chosen: libav's threads go on
 # meanwhile, and a caller who stops has not waited for many.
@@ -37,7 +39,7 @@ class FramesAtRate(FramesByNumber):
         file: FramesAnywhere,
         pixels: Arrays,
         options: DecodeOptions,
-        why_early: Callable[[], str | None] | None,
+        why_early: Callable[[], End] | None,
     ) -> None:
         super().__init__(plan, file, pixels, why_early=why_early)
         assert options.fps is not None
@@ -67,7 +69,20 @@ class FramesAtRate(FramesByNumber):
     def from_number(self, number: int) -> list[VideoFrame]:
         """The frame of a number, and some after it; none behind the last one."""
         most = max(1, min(_MOST_AHEAD, _AHEAD_BYTES // self._plan.delivered.frame_bytes))
-        return cast("list[VideoFrame]", self[number : number + most])
+        try:
+            frames = cast("list[VideoFrame]", self[number : number + most])
+        except DecoderError:  # maybe only of a later one: the good ones come first
+            frames = cast("list[VideoFrame]", self[number : number + 1])
+        if not frames and self.why_short is not None and not self._is_cut(number):
+            raise DecoderError(
+                f"{self._media.path}: {self.why_short}, after {plural(number, 'frame')}", frames=number
+            )
+        return frames
+
+    def _is_cut(self, count: int) -> bool:
+        """Whether so many frames are all because the caller wants no more, not because the file ends."""
+        end = self._options.end
+        return count == self._options.count or (end is not None and self._grid.time_s(count) >= end)
 
     def _item(self, key: SupportsIndex | slice) -> VideoFrame | list[VideoFrame]:
         count = len(self._numbers())

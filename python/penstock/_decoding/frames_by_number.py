@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar
@@ -19,7 +20,7 @@ from penstock._common.ownership import Closable
 from penstock._common.tensors import memory_of_out
 from penstock._decoding.random_access import RandomAccess, RenumberedError
 from penstock._decoding.video_frame import VideoFrame, frame_of
-from penstock._facts.completeness import Delivered, end_of
+from penstock._facts.completeness import Delivered, End, end_of
 from penstock._facts.part import latest_of, place_at
 from penstock._facts.seeking import Clock, last_pts
 from penstock._ffmpeg.command.settings import check_place
@@ -116,7 +117,10 @@ class FramesByNumber(Closable):
         file: the file.
         pixels: makes the arrays. `close` closes both.
         first: the first frame, if it is decoded.
-        why_early: tells why frames seem to be missing at the end of the file; None if nothing shows that.
+        why_early: tells what shows at the end of the file.
+
+    Attributes:
+        why_short: why frames seem to be missing at the end of the file, once that is known; None if nothing shows that.
     """
 
     def __init__(
@@ -125,10 +129,11 @@ class FramesByNumber(Closable):
         file: FramesAnywhere,
         pixels: Arrays,
         first: SequenceFrame | None = None,
-        why_early: Callable[[], str | None] | None = None,
+        why_early: Callable[[], End] | None = None,
     ) -> None:
         super().__init__()
         self._first, self._why_early = first, why_early
+        self.why_short: str | None = None
         self._plan, self._media = plan, plan.track.media
         self._time_base = plan.track.video.time_base
         self._clock = Clock(self._media, self._time_base)
@@ -318,8 +323,13 @@ class FramesByNumber(Closable):
     def _account(self) -> Times:
         """The file's. The first use warns if frames seem to be missing."""
         account, why_early, self._why_early = self._file.account, self._why_early, None
-        if why_early is not None and (reason := why_early()) is not None:
-            warn(f"{self._media.path}: {reason}")
+        if why_early is not None:
+            end = why_early()
+            self.why_short, said = end.reason, end.warning
+            if end.reason is not None:
+                said = f"{end.reason}. decoder[i] only returns the frames before that"
+            if said is not None:
+                warn(f"{self._media.path}: {said}")
         return account
 
 
@@ -353,16 +363,15 @@ def check_time(time_s: float | Fraction) -> None:
         raise type(error)(f"time_s must be one time in seconds, at least 0, not {time_s!r}") from None
 
 
-def why_early(track: Track, file: RandomAccess) -> str | None:
-    """What to say of the end of the file: why frames seem to be missing, or what is strange; None if nothing is."""
+def why_early(track: Track, file: RandomAccess) -> End:
+    """What shows at the end of the file."""
     times = np.array(file.account.pts, np.float64) * float(track.video.time_base)
     longest_s = np.diff(times).max(initial=0.0)
     all_frames = Delivered(
         frames=len(times), last_s=float(times[-1]) if len(times) else 0.0, longest_s=float(longest_s)
     )
     end = end_of(track, all_frames, file.read())
-    reason = file.account.why_short or end.reason
-    return f"{reason}. decoder[i] only returns the frames before that" if reason else end.warning
+    return replace(end, reason=file.account.why_short or end.reason)
 
 
 def _firsts(memory: npt.NDArray[Any], places: Mapping[int, Sequence[int]]) -> dict[int, npt.NDArray[Any]]:

@@ -49,13 +49,21 @@ class Form:
                 f"{argument('fill', self.fill)} has no effect without fit='contain'. Leave it out"
             )
         if self.value_range is not None:
-            low, high = map(float, self.value_range)
-            if not (np.isfinite([low, high]).all() and low < high):
-                raise ValueError(
-                    f"value_range must be two finite numbers, the lower first, not {self.value_range!r}"
-                )
+            self._check_value_range()
         if self.crop is not None:
             self._check_crop()
+
+    def _check_value_range(self) -> None:
+        try:
+            low, high = map(float, self.value_range or ())
+        except (TypeError, ValueError):
+            raise TypeError(f"value_range must be two numbers, not {self.value_range!r}") from None
+        most = float(np.finfo(self.dtype or "float32").max)
+        if not -most <= low < high <= most:
+            raise ValueError(
+                f"value_range must be two finite numbers of {self.dtype}, the lower first, not "
+                f"{self.value_range!r}"
+            )
 
     def _check_crop(self) -> None:
         try:

@@ -223,7 +223,7 @@ class _Decode:
         """
         last, delivered = max(wanted), set(wanted)
         until = account.in_order(wanted)[0]
-        is_sure = self._chosen.is_strict and not account.is_decoded and not ends
+        is_sure = self._chosen.is_strict and account.is_sure and not ends
         self._may_skip = lambda one: is_sure and one not in delivered and account.is_before(one, until)
         if not self.leads_to(account, start, wanted):
             self._go_to(account, start, account.end_of(last) if ends else None)
