@@ -101,13 +101,15 @@ def test_descriptor_shortage_raises_emfile(source: Path) -> None:
     source = sys.argv[1]
     next(Decoder(source)), Decoder(source)[0]  # imports all that it takes
     decoder, audio = Decoder(source), AudioDecoder(source)
+    begun = Decoder(source)
+    next(begun)  # after that, frames by number open the file again
     program = Decoder(source, {BY_PROGRAM})
     works = {{
         "probe": lambda: probe(source),
         "open": lambda: Decoder(source),
         "len": lambda: len(decoder),
         "program": lambda: next(program),
-        "number": lambda: decoder[1],
+        "number": lambda: begun[1],
         "audio": lambda: audio.read(),
     }}
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
@@ -134,6 +136,7 @@ def test_thread_shortage_in_libav_raises_eagain(source: Path) -> None:
     from penstock.video import DecoderSettings
 
     decoder = Decoder(sys.argv[1], settings=DecoderSettings(threads=4))
+    next(decoder)  # after that, frames by number open the file again
     decoder._frames()
     if os.getuid() == 0:  # whom the limit does not hold for
         os.setuid(54321)
