@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import sys
 import warnings
@@ -11,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock import Writer
 from penstock._common.control_groups import whole_cpus
-from penstock._decoding.confined_engine import FRAME, RECORD, Sent
+from penstock._decoding.confined_engine import Sent
 from penstock._decoding.confined_frames import END, ERROR_BYTES, FAILED, RENUMBERED, Shown
+from penstock._decoding.confined_records import FRAME, write_record, writer_to
 from penstock._decoding.engines import read_in_process
 from penstock._decoding.random_access import RenumberedError
 from penstock._facts.isolated_facts import confined
@@ -30,9 +29,6 @@ if TYPE_CHECKING:
     from penstock._facts.source import Source
 
 Answered: TypeAlias = Callable[[Callable[[], Any]], None]
-
-# Writes that wait for the pipe. Chosen: those of a frame that is written, and of one that is ready.
-_QUEUED = 2 * 2
 
 
 def main(request: dict[str, Any], records: int) -> None:
@@ -122,21 +118,6 @@ def _send_by_number(
 def _shown(frames: FramesByNumber) -> Shown:
     pts = tuple(map(int, frames.times.pts))
     return Shown(pts, frames.times.last_duration if pts else 0, frames.why_short, None)
-
-
-def writer_to(records: int) -> Writer:
-    """What writes records to a pipe."""
-    writer = Writer(records, queue_items=_QUEUED, reader_copies=True)
-    os.close(records)
-    return writer
-
-
-def write_record(writer: Writer, kind: bytes, index: int, pts: int | None, data: Any, least: int = 0) -> None:
-    """Writes a record, of at least so many bytes."""
-    writer.write(RECORD.pack(kind, index, pts))
-    writer.submit(data)
-    if (rest := least - memoryview(data).nbytes) > 0:
-        writer.write(bytes(rest))
 
 
 def _words(caught: Sequence[warnings.WarningMessage], path: str, last: str | None = None) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import struct
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from penstock._common.control_groups import whole_cpus
 from penstock._common.deadline import Deadline
 from penstock._common.messages import plural
 from penstock._common.reports import DecoderEngine, DecoderStats
+from penstock._decoding.confined_records import FRAME, RECORD
 from penstock._decoding.engine import Made
 from penstock._decoding.open_video import MOST_THREADS
 from penstock._decoding.plan import DecodeOptions, DecodePlan, plan_decode
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
     from penstock._facts.source import Source
     from penstock._native import Frame
 
-#: What comes before the bytes of each frame: a word that says that it is one, its number from 0, and its time. As long
-#: as a line of a processor's cache, so that the samples lie at a multiple of that.
-RECORD = struct.Struct("=8sqq40x")
-FRAME = b"a frame\n"
 _CHILD = "penstock._decoding.confined_child"
 LATE = "libav's process delivered nothing"
 # Guessed: a process that has sent all frames says so within this time.

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock._common.deadline import Deadline
-from penstock._decoding.confined_engine import FRAME, LATE, RECORD, Confined, isolation_of
+from penstock._decoding.confined_engine import LATE, Confined, isolation_of
+from penstock._decoding.confined_records import FRAME, RECORD
 from penstock._decoding.random_access import RenumberedError
 from penstock.errors import DecoderError, StalledError
 

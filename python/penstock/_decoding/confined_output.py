@@ -10,7 +10,8 @@ from fractions import Fraction
 from io import FileIO
 from typing import TYPE_CHECKING, Any
 
-from penstock._decoding.confined_engine import END_GRACE_S, FRAME, RECORD
+from penstock._decoding.confined_engine import END_GRACE_S
+from penstock._decoding.confined_records import FRAME, RECORD, write_record, writer_to
 from penstock._decoding.program_frames import Steps, written_frames
 from penstock._facts.confined_process import ConfinedProcess
 from penstock._facts.isolated_facts import confined
@@ -35,8 +36,6 @@ class _Sent:
 
 def main(request: dict[str, Any], records: int) -> None:
     """Sends the frames of the NUT in its standard input, after it has confined itself."""
-    from penstock._decoding.confined_child import write_record, writer_to  # which only the process needs
-
     _, answered = confined(request)
     steps = Steps(Fraction(*request["time_base"]))
 

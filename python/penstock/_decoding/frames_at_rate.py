@@ -113,7 +113,7 @@ class FramesAtRate(FramesByNumber):
         return frames
 
     def _numbers(self) -> npt.NDArray[np.int64]:
-        """Of each number, the number of the file's frame."""
+        """For each number at the rate, the number of the frame in the file."""
         self._frame_places()
         if self._shown_by is not self._latest:
             account, part, track = self._file.account, self._plan.part, self._plan.track

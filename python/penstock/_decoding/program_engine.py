@@ -180,9 +180,10 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
     def _end_of(self, run: DecodeSession[tuple[int, Any]]) -> End:
         if self._steps.is_lost:
             after = f"after {plural(run.delivered, 'frame')}"
+            remedy = ". Leave out `filters`" if self.plan.options.filters else ""
             return End(
-                f"a time is missing or too far from 0, or the size or format changes where the times go back, {after}. "
-                "Leave out `filters`"
+                f"a time is missing or too far from 0, or the size or format changes where the times go back, {after}"
+                + remedy
             )
         end = super()._end_of(run)
         if end.reason is None and not run.delivered:
