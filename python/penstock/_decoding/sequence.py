@@ -31,7 +31,7 @@ from penstock._facts.index import (
 )
 from penstock._facts.opening import only_frame, times_may_jump
 from penstock._facts.part import Part
-from penstock._facts.seeking import may_seek
+from penstock._facts.seeking import SEEKABLE, may_seek
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -50,8 +50,6 @@ _EARLIER_GROUPS = 2
 _MARGINS_S = (0, 1, 10, 60)
 # The same where the packets' times don't name the frames. Guessed: keyframes are closer together than this.
 _PLAIN_MARGIN_S = 10
-# Containers in which such a file can be sought: the others are read from the beginning.
-_SEEKABLE = frozenset(("mov", "matroska", "nut", "mpegts", "mpeg", "avi", "flv", "mxf", "ogg", "asf"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,8 +388,7 @@ class Sequence:
 
     def _seek_plain(self, wanted: int) -> bool:
         """Goes to a keyframe some seconds before a time, where that is possible."""
-        containers = self._chosen.container.split(",")
-        if not self._may_seek or _SEEKABLE.isdisjoint(containers):
+        if not self._may_seek or self._chosen.container not in SEEKABLE:
             return False
         unit = self._video.stream.time_base or 1
         target = wanted - round(_PLAIN_MARGIN_S / unit)

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 #: In these containers FFmpeg finds a keyframe before the place by an index.
 WITH_INDEX = (endpoints.QUICKTIME, endpoints.MATROSKA, "nut")
-# In these it seeks by guessing positions, and may begin too late. Others are read from the beginning: some cannot seek.
-_WITHOUT_INDEX = ("mpegts", "mpeg", "avi", "flv", "mxf", "ogg", "asf")
+#: In the others of these it seeks by guessing positions, and may begin too late. The rest is read from the beginning:
+#: some cannot seek.
+SEEKABLE = (*WITH_INDEX, "mpegts", "mpeg", "avi", "flv", "mxf", "ogg", "asf")
 # Guessed: keyframes are usually closer together than this; broadcasts have one every 0.5 to 2 s.
 _SEEK_MARGIN_S = 10.0
 #: Chosen: more than the rounding of a float of seconds. Users write 0.333333, too.
@@ -114,7 +115,7 @@ def may_seek(codec: str, pixel_format: str | None) -> bool:
 
 def _seek_s(start: float, source: str, media: MediaInfo, *, is_audio: bool) -> float | None:
     """The place that FFmpeg seeks, by the file's own clock; None if it reads from the beginning."""
-    may_seek = is_audio or media.container in (*WITH_INDEX, *_WITHOUT_INDEX)
+    may_seek = is_audio or media.container in SEEKABLE
     may_seek &= not endpoints.is_sequential(source)
     margin_s = _margin_s(media) if media.container in WITH_INDEX and not is_audio else _SEEK_MARGIN_S
     sooner_s = start + media.zero_s - margin_s
