@@ -533,6 +533,13 @@ def test_file_is_opened_once(read: Callable[[Decoder], VideoFrame], monkeypatch:
     assert len(opened) == 1
 
 
+def test_file_is_opened_once_for_a_batch_of_several_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = opened_files(monkeypatch)
+    with Decoder(clip("long")) as decoder:
+        decoder.batch([3, 100, 50, 290])
+    assert len(opened) == 1
+
+
 def test_file_is_opened_once_for_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = opened_files(monkeypatch)
     with Decoder(clip("gif")) as decoder:
