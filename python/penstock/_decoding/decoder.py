@@ -21,6 +21,7 @@ from penstock._decoding.frames_by_number import FramesByNumber
 from penstock._decoding.framing import Fit, FloatType, Form
 from penstock._decoding.image_files import ImageFiles, VideoSource
 from penstock._decoding.image_frames import images_by_number, open_images, read_images, wanted_images
+from penstock._decoding.libav_engine import LibavEngine
 from penstock._decoding.pixels import Pixels
 from penstock._decoding.plan import DecodeOptions, lost_bits, unmapped_hdr
 from penstock._decoding.program_engine import changes_frames
@@ -140,8 +141,8 @@ class Decoder(DecoderBase):
         size: width and height in pixels to scale to. One of them may be None, which keeps the aspect ratio. None is the
             video's own size, or the size that `filters` make.
         start: time in seconds, as `VideoFrame.time_s` counts, of the first frame. A time means the frame that is on
-            screen then: the last one that isn't later, or the first of the video if all are. Only a URL, a pipe and a
-            device begin with the first frame that isn't earlier than `start`.
+            screen then: the last one that isn't later, or the first of the video if all are. `filters` get the frames
+            from that one on; of a pipe or a device, they get all frames, and `start` is a time after them.
         end: time in seconds at which the part ends: frames that begin then or later are left out.
         duration: seconds from `start` to the end, instead of `end`; without `start`, from 0.
         count: maximum number of frames, instead of `end`; None reads all.
@@ -458,7 +459,7 @@ class Decoder(DecoderBase):
         if self._options.fps is not None:
             start = start or 0.0
         elif start:
-            start = self._engine.questions.begins_s(start)
+            start = self._begins_s(start)
         elif (first_s := (media.start_s or 0.0) - media.zero_s) >= 0:
             start = first_s if end is None or first_s < end else 0.0
         given: AudioOptions = {
@@ -472,6 +473,14 @@ class Decoder(DecoderBase):
         if settings.ffmpeg is None and (program := self._options.settings.ffmpeg) is not None:
             given["settings"] = replace(settings, ffmpeg=program)
         return AudioDecoder(self._opened, **given)
+
+    def _begins_s(self, start: float) -> float:
+        """The time of the first frame of a part; `start` if it has none."""
+        if (told := self._engine.questions.begins_s(start)) is not None:
+            return told
+        assert isinstance(self._engine, LibavEngine), "no other engine reads what has audio"
+        pts = self._engine.first_pts()
+        return start if pts is None else self._clock.time_s(pts)
 
     @overload
     def __getitem__(self, key: SupportsIndex, /) -> VideoFrame: ...

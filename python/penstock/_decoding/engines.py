@@ -25,7 +25,6 @@ from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
     from penstock._decoding.engine import Engine
-    from penstock._facts.questions import Questions
     from penstock._facts.source import Source
 
 
@@ -58,14 +57,17 @@ def read_by_program(opened: Source, options: DecodeOptions, stream: int | None, 
     media = probe(opened, follow_playlists=options.follow_playlists)
     track = Track(opened.url, media, chosen_video(media, stream, options))
     questions = InProcess(track)
-    plan = plan_decode(program, track, _from_frame(options, questions))
+    begins_s = None if options.start is None else questions.begins_s(options.start)
+    plan = plan_decode(program, track, _from(begins_s, options))
     stored = as_stored(program, track, plan) if _is_made_here(opened, plan) else None
-    return ProgramEngine(program, opened, plan, reason, questions, stored=stored)
+    return ProgramEngine(
+        program, opened, plan, reason, questions, stored=stored, knows_first=begins_s is not None
+    )
 
 
-def _from_frame(options: DecodeOptions, questions: Questions) -> DecodeOptions:
-    """The options with the time of the first frame: FFmpeg drops all frames before `start`."""
-    return options if options.start is None else replace(options, start=questions.begins_s(options.start))
+def _from(begins_s: float | None, options: DecodeOptions) -> DecodeOptions:
+    """The options with the time of the first frame, if it's known: FFmpeg then drops all frames before it."""
+    return options if begins_s is None else replace(options, start=begins_s)
 
 
 def _is_made_here(opened: Source, plan: DecodePlan) -> bool:
@@ -87,8 +89,11 @@ def _read_in_sandbox(
     media = isolation.media(PATIENCE_S)
     track = Track(isolation.file.url, media, chosen_video(media, stream, options))
     questions = isolation.about(track.video.index)
-    plan = plan_decode(program, track, _from_frame(options, questions), isolation.sandbox)
-    return ProgramEngine(program, opened, plan, reason, questions, isolation)
+    begins_s = None if options.start is None else questions.begins_s(options.start)
+    plan = plan_decode(program, track, _from(begins_s, options), isolation.sandbox)
+    return ProgramEngine(
+        program, opened, plan, reason, questions, isolation, knows_first=begins_s is not None
+    )
 
 
 def read_by_libav(opened: Source, options: DecodeOptions, stream: int | None) -> Engine:

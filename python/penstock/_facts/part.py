@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from penstock._facts.info import MediaInfo, Track, VideoInfo
 
 # How far before a time a file with an index is sought, in seconds, until a keyframe comes before that; None reads from
-# the beginning. Guessed: an index leads to the keyframe before, or to one that frames before it follow.
+# the beginning. Guessed: an index leads to the keyframe before, or to one that frames before it follow. Of a large file
+# without an index, no more is read.
 _MARGINS_S = (0, 1, 10, None)
 # The last time that a container can hold.
 _LAST_PTS = 2**63 - 1
@@ -143,19 +144,19 @@ class Grid:
         return np.array([(begin + number * by) // per_unit for number in range(count)], np.int64)
 
 
-def begins_s(start: float, track: Track) -> float:
+def begins_s(start: float, track: Track) -> float | None:
     """The time of the frame that is on screen at `start`, in seconds, by the packets of a regular file.
 
-    `start` itself where packets don't tell, or only those of all of a large file.
+    None where packets don't tell: also if the part has no frame, or begins with the first frame of the video.
     """
     source, media, video = track.source, track.media, track.video
     identity, has_index = endpoints.identity(source), media.container in WITH_INDEX
     if identity is None or video.is_attached_picture:
-        return start
-    if not has_index and identity.size_bytes > CHEAP_BYTES:
-        return start
+        return None
+    is_large = identity.size_bytes > CHEAP_BYTES
+    margins = _MARGINS_S if has_index else _MARGINS_S[:-1] if is_large else _MARGINS_S[-1:]
     part = Part.of(start, None, media, video)
-    for margin_s in _MARGINS_S if has_index else (None,):
+    for margin_s in margins:
         with (
             suppress(DecoderError, LibavError, OverflowError),
             open_stream(source, media.container, video.index) as (file, stream),
@@ -164,7 +165,7 @@ def begins_s(start: float, track: Track) -> float:
                 file.seek(part.at - round(margin_s / video.time_base), stream=stream)
             if (pts := _shown_at(part, Unwrapped(stream).all(demux(file, stream)))) is not None:
                 return Clock(media, video.time_base).time_s(pts)
-    return start
+    return None
 
 
 def _shown_at(part: Part, packets: Iterable[Packet]) -> int | None:
