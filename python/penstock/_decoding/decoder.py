@@ -76,12 +76,12 @@ class Decoder(DecoderBase):
 
     **Engine.** libav (PyAV) reads regular files, bytes, file objects and URLs in this process, without an FFmpeg
     program. An FFmpeg program, which the first read starts, reads pipes, FIFOs and devices. It also reads files and
-    URLs if you pass `filters`, `input_options`, `follow_playlists`, or `settings` with a program or a thread policy;
-    and a URL from a `start` on. libav then reads the frames that the program writes, some frames ahead on a thread of
-    its own. With `isolated`, libav reads in a process of its own, in a sandbox. `engine` reports which of the two
-    reads, and why.
+    URLs if you pass `filters`, `input_options`, `follow_playlists`, or `settings` with a program or a thread policy.
+    libav then reads the frames that the program writes, some frames ahead on a thread of its own. With `isolated`,
+    libav reads in a process of its own, in a sandbox. `engine` reports which of the two reads, and why.
 
-    **URLs.** libav opens a URL once, and reads it on a thread of its own. If the server stops, `read` with a timeout
+    **URLs.** libav opens a URL once, and reads it on a thread of its own. With `start`, it seeks there. If the server
+    can't do that, libav opens the URL again, and decodes from the beginning. If the server stops, `read` with a timeout
     raises a `StalledError`, and loses nothing. After ``stall_timeout`` without data, libav gives the server up for
     good. `close`, Ctrl-C and a cancelled task don't wait for the server. With `filters` and the other arguments that
     need a program, the URL is opened twice, one after the other: to look at it, and to read it. Nothing can be decoded
