@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from penstock._facts.info import MediaInfo, Track, VideoInfo
 
 # How far before a time a file with an index is sought, in seconds, until a keyframe comes before that; None reads from
-# the beginning. Guessed: an index leads to the keyframe before, or to one that frames before it follow. Of a large file
-# without an index, no more is read.
+# the beginning. Guessed: an index leads to the keyframe before, or to one that frames before it follow. No more is read
+# of a large file without an index.
 _MARGINS_S = (0, 1, 10, None)
 # The last time that a container can hold.
 _LAST_PTS = 2**63 - 1
