@@ -272,7 +272,7 @@ class Decoder(DecoderBase):
         self._next_number, self._made_ahead, self._at_rate = 0, dict[int, VideoFrame](), threading.Lock()
         self._plan = self._engine.plan
         video = self._plan.track.video
-        self._clock = Clock(self._plan.track.media, video.time_base)
+        self._clock = Clock(self._plan.track.media, video)
         said = unmapped_hdr(video, self._plan.layout, self._options)
         if said is None and size is None and not filters:
             said = lost_bits(video, pixel_format)

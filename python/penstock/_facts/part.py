@@ -13,7 +13,7 @@ from av.error import FFmpegError as LibavError
 
 from penstock._facts.completeness import CHEAP_BYTES
 from penstock._facts.index import REORDERED, Unwrapped
-from penstock._facts.info import exact_zero
+from penstock._facts.info import zero_of
 from penstock._facts.opening import demux, open_stream
 from penstock._facts.seeking import ROUNDED_S, WITH_INDEX, Clock, exact, first_pts, last_pts, rounded_s
 from penstock._ffmpeg.command import endpoints
@@ -57,7 +57,7 @@ class Part:
         rate = video.frame_rate
         return cls(
             start=None if start is None else last_pts(start, media, video),
-            least=0 if start is None else floor((exact_zero(media) + exact(start)) / video.time_base),
+            least=0 if start is None else floor((zero_of(media, video) + exact(start)) / video.time_base),
             stop=None if end is None else first_pts(end, media, video),
             usual=max(1, round(1 / (rate * video.time_base))) if rate else 1,
         )
@@ -129,14 +129,14 @@ class Grid:
         """How many times there are in a video that ends then, in units of its time base."""
         if Part.of(self.start, None, media, video).least >= end:
             return 0
-        ends_s = end * video.time_base - exact_zero(media) - rounded_s(video)
+        ends_s = end * video.time_base - zero_of(media, video) - rounded_s(video)
         if self.end is not None:
             ends_s = min(ends_s, exact(self.end) - ROUNDED_S)
         return max(1, ceil((ends_s - exact(self.start)) * self.rate))
 
     def pts(self, count: int, media: MediaInfo, video: VideoInfo) -> npt.NDArray[np.int64]:
         """`seeking.last_pts` for each of the first times."""
-        first = (exact_zero(media) + exact(self.start) + rounded_s(video)) / video.time_base
+        first = (zero_of(media, video) + exact(self.start) + rounded_s(video)) / video.time_base
         step = 1 / (self.rate * video.time_base)
         # In whole numbers, which are faster than fractions.
         per_unit = lcm(first.denominator, step.denominator)
@@ -164,7 +164,7 @@ def begins_s(start: float, track: Track) -> float | None:
             if margin_s is not None:
                 file.seek(part.at - round(margin_s / video.time_base), stream=stream)
             if (pts := _shown_at(part, Unwrapped(stream).all(demux(file, stream)))) is not None:
-                return Clock(media, video.time_base).time_s(pts)
+                return Clock(media, video).time_s(pts)
     return None
 
 
