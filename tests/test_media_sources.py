@@ -221,8 +221,9 @@ def test_stream_without_seeking_is_decoded_in_sequence(
         source = through(clip(name), tmp_path)
         with Decoder(source, **options) as decoder:
             assert [(frame.time_s, frame.tobytes()) for frame in decoder] == expected
-            with pytest.raises(DecoderError):
-                decoder[0]
+            for by_number in (lambda: decoder[0], lambda: decoder.frame_at(0), lambda: decoder.batch([0])):
+                with pytest.raises(ValueError, match="regular file"):
+                    by_number()
             with pytest.raises(ValueError):
                 decoder.audio()
             with pytest.raises(TypeError):

@@ -501,7 +501,9 @@ class Decoder(DecoderBase):
 
         Raises:
             IndexError: if the video has fewer frames.
-            DecoderError: if the frame is damaged, the file has changed, or it is no regular file.
+            DecoderError: if the frame is damaged, or the file has changed.
+            ValueError: if the source is no regular file, or the decoder has `filters`, `input_options` or
+                `follow_playlists`.
         """
         return self._frames()[key]
 
@@ -516,8 +518,7 @@ class Decoder(DecoderBase):
         No frame is converted. What it costs, and what it needs, is as for `batch`.
 
         Raises:
-            ValueError: if the source is no regular file, or the decoder has options that ``decoder[number]`` refuses.
-            DecoderError, ClosedError: as for ``decoder[number]``.
+            DecoderError, ClosedError, ValueError: as for ``decoder[number]``.
         """
         self._check_file("times_s", "Iterate over the decoder, and use frame.time_s")
         return self._frames().times_s()
@@ -549,7 +550,7 @@ class Decoder(DecoderBase):
                 file rounds its times (to 1 ms in Matroska, for instance) and shows the frame that much later.
 
         Raises:
-            ValueError: if `time_s` is negative or not finite.
+            ValueError: if `time_s` is negative or not finite; or as for ``decoder[number]``.
             DecoderError, ClosedError: as for ``decoder[number]``.
         """
         return self._frames().frame_at(time_s)
@@ -609,8 +610,7 @@ class Decoder(DecoderBase):
 
         Raises:
             IndexError, DecoderError, ClosedError: as for ``decoder[number]``.
-            ValueError: if `out` has another shape or dtype, or the decoder has options that ``decoder[number]``
-                refuses.
+            ValueError: if `out` has another shape or dtype; or as for ``decoder[number]``.
             BufferError, TypeError: if `out` is read-only, as JAX's arrays are, or isn't an array.
             TypeError: if you pass both `indices` and `times_s`, or neither.
         """

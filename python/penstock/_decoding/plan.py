@@ -269,7 +269,11 @@ def plan_decode(
     elif own == "pal8" and (width, height) == own_size:
         # FFmpeg's `scale` may replace the palette. Another size is an error here.
         scaled[-1] = f"crop=if(eq(iw\\,{width})*eq(ih\\,{height})\\,{width}\\,{OTHER_SIZE}):{height}"
-    filters = (*scaled, f"format={delivered}", *framing.cut_filters(delivered))
+    filters = (
+        *scaled,
+        f"format={delivered}",
+        *framing.cut_filters(layout.pixel_format if is_gray(layout.pixel_format) else delivered),
+    )
     is_recolored = options.filters or not options.color_matrix == options.color_range == "auto"
     return DecodePlan(
         *(layout, delivered, conversion, converted_by, turns, filters, options, track, decoder),
