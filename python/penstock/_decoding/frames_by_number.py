@@ -139,7 +139,7 @@ class FramesByNumber(Closable):
         self.why_short: str | None = None
         self._plan, self._media = plan, plan.track.media
         self._time_base = plan.track.video.time_base
-        self._clock = Clock(self._media, self._time_base)
+        self._clock = Clock(self._media, plan.track.video)
         self._file, self._pixels = file, pixels
         self._batches = (0, _SlotPool(0, 0))  # memory for batches, and for how many frames each
         self._lock = _Turns(self._release)
