@@ -464,7 +464,7 @@ class Decoder(DecoderBase):
             start = first_s if end is None or first_s < end else 0.0
         given: AudioOptions = {
             "start": start,
-            "duration": None if end is None else end - (start or 0.0),
+            "end": None if "duration" in options else end,
             "follow_playlists": self._options.follow_playlists,
             "input_options": self._opened.decryption,
         }
