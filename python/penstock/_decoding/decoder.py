@@ -636,7 +636,7 @@ class Decoder(DecoderBase):
         if options.fps is not None:
             what, remedy = (
                 f"{argument('fps', float(options.fps))} doesn't",
-                "Pass filters='fps=…' without fps",
+                f"Pass {argument('filters', 'fps=…')} without {argument('fps')}",
             )
         for name, value in given.items():
             if value:
