@@ -14,6 +14,8 @@ pub(super) struct Ends<'a> {
     pub(super) src: BorrowedFd<'a>,
     pub(super) dst: BorrowedFd<'a>,
     pub(super) destination: Kind,
+    /// Whether a file's pages go to a Unix socket.
+    pub(super) are_file_and_unix_socket: bool,
     /// Whether a step may wait inside the kernel until a signal comes: nobody watches, and no time is set.
     pub(super) may_wait: bool,
 }

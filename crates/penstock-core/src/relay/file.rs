@@ -29,7 +29,7 @@ pub(super) fn send(ends: &Ends<'_>, source: &mut Source, left: u64) -> Result<St
     let at_most = match ends.destination {
         Kind::File => left.min(FILE_PIECE_BYTES) as usize,
         Kind::StreamSocket if ends.may_wait => left.min(MOST_BYTES) as usize,
-        Kind::StreamSocket => left.min(socket_room_bytes(ends.dst) as u64) as usize,
+        Kind::StreamSocket => left.min(socket_room_bytes(ends) as u64) as usize,
         _ => room_bytes(ends, left),
     };
     if at_most == 0 {

@@ -32,6 +32,7 @@ pub(crate) struct Watch<'a> {
 pub(crate) struct Transfer {
     source: Source,
     destination: Kind,
+    are_file_and_unix_socket: bool,
     /// Bytes that may still be taken.
     left: u64,
     pub(crate) moved: u64,
@@ -122,13 +123,16 @@ impl Transfer {
         let (src_flags, dst_flags) = (fd::check_readable(src)?, fd::check_writable(dst)?);
         let ((kind, src_stat), (destination, dst_stat)) = (of(src, src_flags)?, of(dst, dst_flags)?);
         let source = Source::begin(src, kind, options.offset)?;
-        let ends = &Ends { src, dst, destination, may_wait: false };
+        let are_file_and_unix_socket =
+            (kind, destination) == (Kind::File, Kind::StreamSocket) && fd::is_unix_socket(dst);
+        let ends = &Ends { src, dst, destination, are_file_and_unix_socket, may_wait: false };
         check_different(ends, &source, options.count, (&src_stat, &dst_stat))?;
         let (mover, reason) = choose(ends, kind, options.mode)?;
         let holes = Holes::look(ends, &source, (&src_stat, &dst_stat));
         Ok(Self {
             source,
             destination,
+            are_file_and_unix_socket,
             left: options.count.unwrap_or(u64::MAX),
             moved: 0,
             ahead: CopyBuffer::default(),
@@ -193,7 +197,8 @@ impl Transfer {
         let terminal = self.terminal.take();
         let dst = terminal.as_ref().map_or(dst, AsFd::as_fd);
         let may_wait = watch.is_none() && deadline.is_none() && self.timeout.is_none();
-        let ends = Ends { src, dst, destination: self.destination, may_wait };
+        let Self { destination, are_file_and_unix_socket, .. } = *self;
+        let ends = Ends { src, dst, destination, are_file_and_unix_socket, may_wait };
         let mut outcome = self.advance(&ends, watch, deadline);
         if let Some(Err((errno, bytes))) = self.holes.as_mut().map(|holes| holes.set_length(dst)) {
             self.moved -= bytes;

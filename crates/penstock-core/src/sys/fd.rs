@@ -490,6 +490,10 @@ pub(crate) fn keeps_accounts(fd: BorrowedFd<'_>) -> bool {
     rustix::net::sockopt::socket_domain(fd).is_ok_and(|family| known.contains(&family))
 }
 
+pub(crate) fn is_unix_socket(fd: BorrowedFd<'_>) -> bool {
+    rustix::net::sockopt::socket_domain(fd) == Ok(AddressFamily::UNIX)
+}
+
 /// Bytes written that the other side has not taken, for pipes, sockets (tcp(7), unix(7): `SIOCOUTQ`, the same number)
 /// and terminals; 0 where the system does not tell.
 pub(crate) fn untaken_bytes(fd: BorrowedFd<'_>, kind: Kind) -> u64 {
