@@ -187,6 +187,7 @@ check: $(READY)-check $(READY)-native
 	$(IN_VENV) ruff format --check .
 	$(IN_VENV) mypy
 	$(IN_VENV) python scripts/check_imports.py
+	$(IN_VENV) python -m scripts.check_platform
 	$(IN_VENV) python scripts/check_voice.py
 	$(IN_VENV) python scripts/stubtest.py
 	$(IN_VENV) python scripts/stub_docs.py --check
