@@ -103,6 +103,7 @@ class LibavEngine(Turns[Made]):
         self._begun: deque[_Begun] = deque()
         self._last: _Begun | None = None  # the one that was given last
         self._read = 0  # frames that were decoded
+        self._first_pts: int | None = None  # of the first one
         self._is_fed = False  # all frames were decoded
         self._failure: DecoderError | StalledError | None = None  # after the frames that are begun
         self._given = 0  # frames that callers received
@@ -116,6 +117,18 @@ class LibavEngine(Turns[Made]):
             return
         with self._turn(Deadline(None)):
             self._feed(1, Deadline(None))
+
+    def first_pts(self) -> int | None:
+        """The time of the first frame, which is decoded for that; None if there is none."""
+        if self._first_pts is None and self._may_hang:
+            read = self._begun_read()
+            try:
+                self._await(read, Deadline(None))
+            finally:
+                heappush(self._abandoned, read)
+        elif self._first_pts is None:
+            self.read_ahead()
+        return self._first_pts
 
     @property
     def _made_so_far(self) -> int:
@@ -217,6 +230,7 @@ class LibavEngine(Turns[Made]):
                 return
             if frame is not None:
                 self._read = frame.index + 1
+                self._first_pts = frame.pts if self._first_pts is None else self._first_pts
                 self._is_fed = self._read == self._most
             elif deadline.is_over():
                 if self._begun:
