@@ -203,6 +203,8 @@ class OpenSound:
     def seek(self, pts: int) -> bool:
         """Goes to a packet at or before this time, or so libav believes. False if it can't."""
         self._reading = None  # PyAV would crash, or give packets of two places
+        if self.codec.is_open and self.codec.name in _NOISY:
+            self.rewind()  # to flush libav's decoder of AC-3 would reset that option
         try:
             self.container.seek(pts, stream=self._stream)
         except (LibavError, OverflowError):
