@@ -13,11 +13,14 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from av.error import FFmpegError as LibavError
+
 from penstock._common.daemon import Daemon
 from penstock._common.deadline import Deadline
 from penstock._common.messages import plural
 from penstock._common.ownership import Closable
 from penstock._common.reports import DecoderEngine, DecoderStats
+from penstock._common.shortage import error_of_libav
 from penstock._decoding.engine import Made
 from penstock._decoding.open_video import keep_in_child
 from penstock._decoding.pixels import Job, Pixels, ProgramPixels
@@ -347,6 +350,10 @@ class LibavEngine(Closable):
                 return
             except (DecoderError, StalledError) as failure:
                 self._failure, self._is_fed = failure, True
+                return
+            except LibavError as error:
+                self._failure = error_of_libav(error, self.plan.track.media.path, self._read)
+                self._is_fed = True
                 return
             if frame is not None:
                 self._read = frame.index + 1

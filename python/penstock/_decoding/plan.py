@@ -13,11 +13,10 @@ from typing import Any, Literal, get_args
 from av.codec import codecs_available
 from av.video.format import VideoFormat
 from av.video.format import names as video_formats  # type: ignore[attr-defined]
-from av.video.frame import VideoFrame
 
 from penstock._common.messages import argument
 from penstock._decoding.framing import Delivery, Form, Framing, chroma_steps
-from penstock._decoding.planes import plane_rows
+from penstock._decoding.planes import blank_rows
 from penstock._decoding.program_frames import Steps
 from penstock._decoding.session import OTHER_SIZE
 from penstock._facts.info import MediaInfo, Track, VideoInfo
@@ -347,13 +346,7 @@ def _layout(program: str | None, pixel_format: str, width: int, height: int) -> 
     if not names:
         near = capabilities.did_you_mean(pixel_format, PIXEL_FORMATS)
         raise ValueError(f"{pixel_format!r} is no raw pixel format.{near} `ffmpeg -pix_fmts` lists them")
-    try:
-        blank = VideoFrame(width, height, names[0])
-    except ValueError:
-        raise ValueError(
-            f"{names[0]} frames are in GPU memory and can't be delivered. Use nv12, for example"
-        ) from None
-    frame_bytes = sum(rows * row_bytes for rows, row_bytes in plane_rows(blank))
+    frame_bytes = sum(rows * row_bytes for rows, row_bytes in blank_rows(width, height, names[0]))
     return _described(FrameLayout(names[0], width, height, ((frame_bytes,),), 1, frame_bytes))
 
 
