@@ -86,10 +86,11 @@ class Decoder(DecoderBase):
     good. `close`, Ctrl-C and a cancelled task don't wait for the server. With `filters` and the other arguments that
     need a program, another FFmpeg program fetches the URL, once, from its beginning. The URL is opened again with
     `input_options`, which may be about its protocol, and if it can't be read in order, such as an MP4 file whose index
-    is at its end. Nothing can be decoded
-    again, so one thread decodes H.264, MPEG-2 and MPEG-4: its decoder marks damage. For a stream that is too fast for
-    one thread, pass ``DecoderSettings(threads=4)``. With threads, up to 16 frames before damage may be missing, and the
-    last one wrong.
+    is at its end.
+
+    Nothing of a URL can be decoded again, so one thread decodes H.264, MPEG-2 and MPEG-4: its decoder marks damage. For
+    a stream that is too fast for one thread, pass ``DecoderSettings(threads=4)``. With threads, up to 16 frames before
+    damage may be missing, and the last one wrong.
 
     If libav lacks the protocol (srt, rist), an FFmpeg program fetches the stream, and another one decodes it. SRT
     doesn't tell the end of a stream from a lost connection: both raise a `DecoderError` after the last frame.
@@ -151,8 +152,8 @@ class Decoder(DecoderBase):
         stream: number of the video stream, from 0; None picks the best one: the default stream, never a cover picture.
         filters: FFmpeg's filters (``-vf``) to apply first, in the file's own pixel format. Their output is scaled to
             `size`. They need an FFmpeg program, which can't do random access. If `size` isn't given in full, FFmpeg
-            runs for one frame first to learn the size that the filters make: for a pipe or a URL, of a test picture. If the video changes its size where its
-            times go back, reading raises a `DecoderError`.
+            runs for one frame first to learn the size that the filters make: for a pipe or a URL, of a test picture. If
+            the video changes its size where its times go back, reading raises a `DecoderError`.
         color_matrix: the matrix between the file's YUV and RGB: "bt601", "bt709" or "bt2020". "auto" is the file's tag,
             or BT.601 without a tag.
         color_range: "limited" (black at 16, white at 235 of 8 bits) or "full". "auto" is the file's tag, or limited
