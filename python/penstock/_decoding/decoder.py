@@ -17,7 +17,7 @@ from penstock._common.types import HasDLPack, WritableData
 from penstock._decoding.audio import AudioDecoder, AudioOptions
 from penstock._decoding.engines import input_of, read_by_libav, read_by_program, why_program
 from penstock._decoding.frames_at_rate import FramesAtRate
-from penstock._decoding.frames_by_number import FramesByNumber
+from penstock._decoding.frames_by_number import FramesByNumber, why_early
 from penstock._decoding.framing import Fit, FloatType, Form
 from penstock._decoding.image_files import ImageFiles, VideoSource
 from penstock._decoding.image_frames import images_by_number, open_images, read_images, wanted_images
@@ -467,7 +467,7 @@ class Decoder(DecoderBase):
             start = first_s if end is None or first_s < end else 0.0
         given: AudioOptions = {
             "start": start,
-            "duration": None if end is None else end - (start or 0.0),
+            "end": None if "duration" in options else end,
             "follow_playlists": self._options.follow_playlists,
             "input_options": self._opened.decryption,
         }
@@ -639,7 +639,7 @@ class Decoder(DecoderBase):
         if options.fps is not None:
             what, remedy = (
                 f"{argument('fps', float(options.fps))} doesn't",
-                "Pass filters='fps=…' without fps",
+                f"Pass {argument('filters', 'fps=…')} without {argument('fps')}",
             )
         for name, value in given.items():
             if value:
@@ -649,15 +649,14 @@ class Decoder(DecoderBase):
         """The frames by number, from the first use on."""
         self._engine.check_open()
         if self._by_number is None or self._by_number.is_inherited:
-            from penstock._decoding.confined_frames import ConfinedFrames, Delivered
-            from penstock._decoding.frames_by_number import why_early
-
             self._check_by_number()
             options = self._options
             if self._images is not None:
                 self._by_number = images_by_number(self._images, self._plan)
                 return self._by_number
             if options.isolated:
+                from penstock._decoding.confined_frames import ConfinedFrames, Delivered
+
                 confined = ConfinedFrames(self._opened, options, self._stream, self.frame_bytes)
                 self._by_number = self._by_numbers(confined, Delivered())
                 self._by_number.why_short = confined.account.why_short

@@ -28,26 +28,36 @@ from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock._decoding.engine import Engine
+    from penstock._ffmpeg.command.settings import DecoderSettings
 
 
 def why_program(opened: Source, options: DecodeOptions) -> str | None:
     """Why the FFmpeg program reads a source; None if libav does in this process."""
-    settings = options.settings
-    reasons = {
-        "filters": options.filters,
-        "input_options": options.input_options,
-        "follow_playlists": options.follow_playlists,
-        "settings that name the program": settings.ffmpeg,
-        "settings with a thread policy": settings.policy or settings.ffmpeg_policy,
-        "a pipe's capacity": settings._knobs.capacity_bytes,
-    }
+    reasons = {"filters": options.filters} | reasons_for_program(
+        options.settings, options.input_options, follow_playlists=options.follow_playlists
+    )
     if told := [what for what, is_given in reasons.items() if is_given]:
         isolated = ["isolated=True"] if options.isolated else []
         return f"the FFmpeg program reads with {' and '.join([*isolated, *told])}"
     if endpoints.is_sequential(opened.url):
         return "the FFmpeg program reads pipes and devices"
     return None
+
+
+def reasons_for_program(
+    settings: DecoderSettings, input_options: Mapping[str, object], *, follow_playlists: bool
+) -> dict[str, object]:
+    """What only the FFmpeg program can do, by words for it, and whether it is asked for."""
+    return {
+        "input_options": input_options,
+        "follow_playlists": follow_playlists,
+        "settings that name the program": settings.ffmpeg,
+        "settings with a thread policy": settings.policy or settings.ffmpeg_policy,
+        "a pipe's capacity": settings._knobs.capacity_bytes,
+    }
 
 
 def read_by_program(opened: Source, options: DecodeOptions, stream: int | None, reason: str) -> ProgramEngine:

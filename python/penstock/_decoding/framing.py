@@ -46,7 +46,7 @@ class Form:
             )
         if self.fill is not None and self.fit != "contain":
             raise ValueError(
-                f"{argument('fill', self.fill)} has no effect without fit='contain'. Leave it out"
+                f"{argument('fill', self.fill)} has no effect without {argument('fit', 'contain')}. Leave it out"
             )
         if self.value_range is not None:
             self._check_value_range()
@@ -111,8 +111,7 @@ class Framing:
             )
         if form.fit != "stretch" and (size is None or None in size):
             raise ValueError(
-                f"{argument('fit', form.fit)} needs a width and a height, not {argument('size', size)}. Pass "
-                "size=(224, 224)"
+                f"{argument('fit', form.fit)} needs a width and a height. Pass {argument('size', (224, 224))}"
             )
         delivered = _delivered_size((width, height), size)
         scaled = delivered

@@ -18,11 +18,12 @@ from penstock._common.messages import plural
 from penstock._common.reports import DecoderEngine, DecoderStats
 from penstock._decoding.confined_output import ConfinedOutput
 from penstock._decoding.engine import Made
-from penstock._decoding.libav_engine import LibavEngine, Read
+from penstock._decoding.libav_engine import LibavEngine
 from penstock._decoding.pixels import ProgramPixels
 from penstock._decoding.program_frames import ProgramFrames, Steps
 from penstock._decoding.sequence import SequenceFrame
 from penstock._decoding.session import KILL_GRACE_S, LATE, DecodeSession, OnDemand
+from penstock._decoding.turns import Read
 from penstock._facts import completeness
 from penstock._facts.completeness import End
 from penstock._ffmpeg.command import endpoints
@@ -404,11 +405,11 @@ class ProgramEngine(LibavEngine):
         self.check_usable()
         return self._run.session
 
-    def _await(self, read: Read, deadline: Deadline) -> bool:
+    def _await(self, read: Read[Made], deadline: Deadline) -> bool:
         """Waits until a read is done, as long as FFmpeg shows signs of life. False at the end, if none shows that."""
         return self._run.session.wait_for(self._is_there, deadline, LATE, read)
 
-    def _is_there(self, read: Read, timeout_s: float) -> bool:
+    def _is_there(self, read: Read[Made], timeout_s: float) -> bool:
         """Waits for a read. False if what a wrapper of FFmpeg has left running keeps the pipe open."""
         if self._is_done(read, timeout_s):
             return True

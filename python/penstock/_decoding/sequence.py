@@ -149,7 +149,7 @@ class Sequence:
         [packet] = islice(video.packets(), 1)
         video.give_back([packet])
         is_sound = packet.size and not packet.is_discard and not packet.is_corrupt
-        frame = only_frame(codec, packet) if is_sound else None
+        frame = only_frame(video.decoder_of_one(), packet) if is_sound else None
         if run is not None and frame is not None and not frame.is_corrupt:
             pts = facts_of(packet).pts
             self._ready.append((pts, frame))

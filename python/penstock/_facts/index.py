@@ -88,7 +88,8 @@ class Packets:
     @property
     def have_distinct_times(self) -> bool:
         """Whether every packet has a time of its own."""
-        return bool(self.has_pts.all()) and len(np.unique(self.pts)) == len(self.pts)
+        # Not by np.unique, whose first call imports numpy.ma: as long as a small file takes.
+        return bool(self.has_pts.all()) and len({*self.pts.tolist()}) == len(self.pts)
 
     @property
     def is_shown(self) -> npt.NDArray[np.bool_]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 import av
 from av.codec.context import ThreadType
 from av.error import FFmpegError as LibavError
+from av.sidedata.sidedata import SideDataContainer
 from av.stream import Disposition
 
 from penstock._common.deadline import Deadline
@@ -631,7 +632,9 @@ def _extras(frame: VideoFrame | None) -> tuple[str, ...]:
 def _side_data(frame: VideoFrame | None, kind: str) -> bytes | None:
     """What a frame has of a kind of side data."""
     try:
-        found = None if frame is None else cast("Any", frame.side_data.get(kind))
+        # Not frame.side_data, which the frame keeps: as they refer to each other, only the garbage collector would free
+        # the frame's memory.
+        found = None if frame is None else SideDataContainer(frame).get(kind)  # type: ignore[call-arg]
     except ValueError:  # PyAV 18 raises for kinds that it does not know, such as the EXIF data of a TIFF
         return None
     return None if found is None else bytes(found)
