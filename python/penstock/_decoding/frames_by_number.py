@@ -139,7 +139,7 @@ class FramesByNumber(Closable):
         self.why_short: str | None = None
         self._plan, self._media = plan, plan.track.media
         self._time_base = plan.track.video.time_base
-        self._clock = Clock(self._media, self._time_base)
+        self._clock = Clock(self._media, plan.track.video)
         self._file, self._pixels = file, pixels
         # For how many frames the last batch was, and memory for such batches, if there were several.
         self._batches: tuple[int, _SlotPool | None] = 0, None

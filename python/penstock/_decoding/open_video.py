@@ -76,6 +76,7 @@ class VideoInput:
         threads: how many threads libav uses, `MOST_THREADS` at most; None leaves it to libav, or to a quota of the
             container.
         is_opened_once: it can't be opened again, or not at the same place, as a URL.
+        stall_timeout: how many seconds a read may wait for a URL; None for any time.
     """
 
     source: str
@@ -86,6 +87,7 @@ class VideoInput:
     is_strict: bool
     threads: int | None
     is_opened_once: bool = False
+    stall_timeout: float | None = None
 
 
 class OpenVideo:
@@ -127,7 +129,10 @@ class OpenVideo:
         return self._threads == 1 and marks_damage(self.codec_name)
 
     def _begin(self, container: InputContainer | None = None, ahead: Iterable[Packet] = ()) -> None:
-        self.container = container or open_media(self._chosen.source, (self._chosen.container,))
+        chosen = self._chosen
+        self.container = container or open_media(
+            chosen.source, (chosen.container,), path=chosen.path, stall_timeout=chosen.stall_timeout
+        )
         self._ahead = deque(ahead)
         self._failure: LibavError | None = None  # of the demuxer
         self._stream: VideoStream = self.container.streams[self._chosen.index]  # type: ignore[assignment]
@@ -168,6 +173,11 @@ class OpenVideo:
         self.codec.options = {}
         self._set_up(self.codec, self._threads)
         return True
+
+    @property
+    def latest_read(self) -> int | None:
+        """The latest time of decoding of the packets that were read, and are given again; None without one."""
+        return max((packet.dts for packet in self._ahead if packet.dts is not None), default=None)
 
     @property
     def stream(self) -> VideoStream:

@@ -49,7 +49,7 @@ class RandomAccess:
         video: the stream, if iteration has opened it: at its beginning, and without a decoder in use.
 
     Raises:
-        DecoderError: the source is no regular file.
+        ValueError: the source is no regular file.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class RandomAccess:
     ) -> None:
         self.path, self._account, self._is_checked = chosen.path, account, account is not None
         if (identity := endpoints.identity(chosen.source)) is None:
-            raise DecoderError(
+            raise ValueError(
                 f"decoder[i], frame_at() and batch() need a regular file, which {self.path} is not. Iterate over the "
                 "decoder instead"
             )
