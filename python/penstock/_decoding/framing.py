@@ -179,7 +179,7 @@ class Framing:
         return [] if is_whole else [f"crop={width}:{height}:{left}:{top}:exact=1"]
 
     def cut_filters(self, delivered: str) -> list[str]:
-        """FFmpeg's filters that cut the frame out of the scaled picture, which is in that pixel format."""
+        """FFmpeg's filters that cut the frame out of the scaled picture, of which that pixel format is delivered."""
         # Behind the conversion, the pixels of a crop are those of the whole picture.
         crop = [] if self.is_scaled else self._crop_filters
         if self.made == self.scaled:

@@ -127,7 +127,7 @@ class FrameTimes:
 
 
 def _times_s(media: MediaInfo, video: VideoInfo, pts: npt.NDArray[np.int64]) -> list[float]:
-    return [*map(Clock(media, video.time_base).time_s, pts.tolist())]
+    return [*map(Clock(media, video).time_s, pts.tolist())]
 
 
 def _is_regular(times_s: Sequence[float], rate: Fraction) -> bool:
