@@ -263,7 +263,7 @@ def _outcome(one: Conversion, progress: bool) -> Outcome:
     _said.set(said)
     try:
         report = one.run(progress)
-    except (PenstockError, OSError, ValueError) as error:
+    except (PenstockError, OSError, ValueError, MemoryError) as error:
         return Outcome(one, None, error, said)
     return Outcome(one, report, None, [*said, *report.warnings])
 
