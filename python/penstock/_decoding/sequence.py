@@ -130,7 +130,7 @@ class Sequence:
         if self._run is not None:
             return
         if self._chosen.is_opened_once:
-            self._run_plain(None)
+            self._run_plain(None if self._beginning is None else self._beginning.part.at)
             return
         is_named, self._counts = _judged(self._video)
         self._is_named = is_named and self._chosen.is_strict
@@ -149,7 +149,7 @@ class Sequence:
         [packet] = islice(video.packets(), 1)
         video.give_back([packet])
         is_sound = packet.size and not packet.is_discard and not packet.is_corrupt
-        frame = only_frame(codec, packet) if is_sound else None
+        frame = only_frame(video.decoder_of_one(), packet) if is_sound else None
         if run is not None and frame is not None and not frame.is_corrupt:
             pts = facts_of(packet).pts
             self._ready.append((pts, frame))
@@ -391,15 +391,18 @@ class Sequence:
         if not self._may_seek or self._chosen.container not in SEEKABLE:
             return False
         unit = self._video.stream.time_base or 1
-        target = wanted - round(_PLAIN_MARGIN_S / unit)
-        if target <= (self._video.stream.start_time or 0):
+        target, latest = wanted - round(_PLAIN_MARGIN_S / unit), self._video.latest_read
+        if target <= (self._video.stream.start_time or 0) or (latest is not None and target <= latest):
             return False
-        found = _from_key_before(self._video.packets(), wanted, 0) if self._video.seek(target) else None
-        if found is not None:
-            self._video.give_back(found.packets)
-            return True
-        self._video.rewind()
-        return False
+        found = None
+        with suppress(LibavError):  # of a server that can't seek
+            if self._video.seek(target):
+                found = _from_key_before(self._video.packets(), wanted, 0, latest)
+        if found is None:
+            self._video.rewind()
+            return False
+        self._video.give_back(found.packets)
+        return True
 
     def _open(self, *, has_threads: bool) -> None:
         if self._chosen.is_opened_once:
@@ -820,11 +823,14 @@ class _FromKey(NamedTuple):
     floor: int | None
 
 
-def _from_key_before(packets: Iterator[Packet], wanted: int, groups_back: int) -> _FromKey | None:
+def _from_key_before(
+    packets: Iterator[Packet], wanted: int, groups_back: int, latest: int | None = None
+) -> _FromKey | None:
     """The packets from a keyframe on that is shown at or before `wanted`, up to one behind it.
 
     None if there are not so many keyframes. Of several groups, the first is for decoders that make whole pictures only
-    some frames after what is called a keyframe (x264's intra-refresh).
+    some frames after what is called a keyframe (x264's intra-refresh). None, too, if a packet is before `latest`: libav
+    takes a failed seek in AVI by URL for one to the beginning.
     """
     read: list[Packet] = []
     keys: list[int] = []
@@ -834,6 +840,8 @@ def _from_key_before(packets: Iterator[Packet], wanted: int, groups_back: int) -
         if packet.is_keyframe and time is not None and time <= wanted:
             keys.append(len(read) - 1)
         decoded = packet.pts if packet.dts is None else packet.dts
+        if decoded is not None and latest is not None and decoded < latest:
+            return None
         if decoded is not None and decoded > wanted:
             break
     if len(keys) <= groups_back:
