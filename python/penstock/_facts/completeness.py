@@ -248,13 +248,12 @@ def has_damaged_page(path: str, begin: int, end: int | None) -> bool:
         file.seek(begin)
         while end is None or file.tell() <= end:
             head = file.read(_PAGE_HEAD_BYTES)
-            if not head and end is None:
-                return False
             sizes = file.read(head[-1]) if len(head) == _PAGE_HEAD_BYTES else b""
             data = file.read(sum(sizes))
-            stored = int.from_bytes(head[22:26], "little")
+            if len(head) < _PAGE_HEAD_BYTES or len(data) < sum(sizes):
+                return end is not None  # otherwise the file is cut there, which Ogg doesn't show
             page = head[:22] + bytes(4) + head[26:] + sizes + data
-            if not head.startswith(b"OggS") or len(data) < sum(sizes) or _checksum(page) != stored:
+            if not head.startswith(b"OggS") or _checksum(page) != int.from_bytes(head[22:26], "little"):
                 return True
     return False
 
