@@ -607,9 +607,10 @@ class Decoder(DecoderBase):
             times_s: times in seconds, as for `frame_at`, instead of `indices`.
             out: array to write to and return, of frames × `shape` and `dtype`: a writable array, such as shared memory;
                 or a tensor of PyTorch, on the CPU or a GPU, or an array of CuPy, to which each frame is copied as soon
-                as it's decoded. After an error, its content is undefined. None returns an array in recycled memory,
-                which returns to the decoder when you drop the last array on it. The memory of two batches is kept until
-                `close`. ``torch.from_numpy`` makes a tensor of the array without a copy.
+                as it's decoded. After an error, its content is undefined. None returns a new array. If the previous
+                batch had as many frames, the array is in recycled memory, which returns to the decoder when you drop
+                the last array on it. The memory of two batches is kept until `close`. ``torch.from_numpy`` makes a
+                tensor of the array without a copy.
 
         Raises:
             IndexError, DecoderError, ClosedError: as for ``decoder[number]``.
