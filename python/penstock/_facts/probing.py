@@ -22,6 +22,7 @@ from av.sidedata.sidedata import SideDataContainer
 from av.stream import Disposition
 
 from penstock._common.deadline import Deadline
+from penstock._common.shortage import error_of_libav
 from penstock._facts.index import REORDERED, facts_of, shows_nothing
 from penstock._facts.info import RANGES, AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo, matrix_name
 from penstock._facts.isolation import Isolation
@@ -131,6 +132,8 @@ def probe(
     read = partial(_read, opened, follow_playlists=follow_playlists)
     try:
         return answer_of(opened.path, read, deadline) if endpoints.identity(opened.url) is None else read()
+    except LibavError as error:
+        raise error_of_libav(error, opened.path) from error
     finally:
         if opened is not source:
             opened.close()
