@@ -448,6 +448,18 @@ def test_batch_fills_the_array_that_is_passed(video: Path) -> None:
         assert bytes(memory) == out.tobytes()
 
 
+def test_memory_of_batches_with_as_many_frames_is_recycled(video: Path) -> None:
+    with Decoder(video) as decoder:
+        kept = decoder.batch([0, 5])
+        places = set()
+        for _ in range(4):
+            batch = decoder.batch([0, 5])
+            places.add(batch.ctypes.data)
+            assert same(batch, kept)
+            del batch
+        assert len(places) <= 2 and kept.ctypes.data not in places
+
+
 def test_batch_refuses_an_array_of_another_size_type_or_access(video: Path) -> None:
     with Decoder(video) as decoder:
         with pytest.raises(ValueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from penstock._facts.probing import PATIENCE_S, answer_of, info_of, probe, read_
 from penstock._facts.probing import Beginning as FirstPackets
 from penstock._facts.questions import InProcess
 from penstock._facts.seeking import may_seek
+from penstock._facts.source import Source
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock.errors import DecoderError
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock._decoding.engine import Engine
-    from penstock._facts.source import Source
     from penstock._ffmpeg.command.settings import DecoderSettings
 
 
@@ -64,7 +65,35 @@ def read_by_program(opened: Source, options: DecodeOptions, stream: int | None, 
     program = find_decoding_ffmpeg(options.settings.ffmpeg)
     if options.isolated:
         return _read_in_sandbox(program, opened, options, stream, reason)
-    media = probe(opened, follow_playlists=options.follow_playlists)
+    source, media = _fetched(opened, options) or (opened, None)
+    with source.closed_after_failure(opened):
+        media = media or probe(source, follow_playlists=options.follow_playlists)
+        return _read_probed(program, source, media, options, stream, reason)
+
+
+def _fetched(opened: Source, options: DecodeOptions) -> tuple[Source, MediaInfo] | None:
+    """A source of the bytes of a URL, which another program fetches once, and the facts about them.
+
+    None if they can't be read without seeking, or FFmpeg has to open the URL itself.
+    """
+    is_local = opened.single_pass is not None or endpoints.is_path(opened.url)
+    if is_local or options.input_options or options.follow_playlists:
+        return None
+    source = Source(opened.given)
+    with source.closed_after_failure(opened):
+        source.fetch()
+        with suppress(DecoderError):
+            media = probe(source)
+            # No packet came of an MP4 file whose index is at its end.
+            if media.best_video is not None and media.best_video.pixel_format is not None:
+                return source, media
+    source.close()
+    return None
+
+
+def _read_probed(
+    program: str, opened: Source, media: MediaInfo, options: DecodeOptions, stream: int | None, reason: str
+) -> ProgramEngine:
     track = Track(opened.url, media, chosen_video(media, stream, options))
     questions = InProcess(track)
     begins_s = None if options.start is None else questions.begins_s(options.start)

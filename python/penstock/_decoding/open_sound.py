@@ -43,6 +43,8 @@ _PREROLL_S = 1.0
 _FIRST_FRAMES = 24
 # The filter of libav's resampler has 32 taps, at the lower of both rates. Chosen: twice as many.
 _LEAD_TAPS = 64
+# Decoders that add noise. With their option, it depends on the packet alone, and not on those before.
+_NOISY = ("ac3", "eac3")
 # In samples: a unit of times that tells each sample, and by how much such a time may be off.
 _EXACT, _SLACK = 1.01, 2.0
 _OVER_GAPS = (
@@ -108,6 +110,8 @@ class OpenSound:
         self.codec = self._stream.codec_context
         self.codec.thread_type = ThreadType.NONE if chosen.threads is None else ThreadType.FRAME
         self.codec.thread_count = min(chosen.threads or 1, MOST_THREADS)
+        if self.codec.name in _NOISY:
+            self.codec.options = {"cons_noisegen": "1"}
         self.end, self._given, self._has_sought = SoundEnd(), False, False
 
     @property
@@ -204,7 +208,7 @@ class OpenSound:
         except (LibavError, OverflowError):
             return False
         self.codec.flush_buffers()
-        self._has_sought = True
+        self.end, self._has_sought = SoundEnd(), True
         return True
 
     def rewind(self) -> None:
