@@ -4,7 +4,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 BENCHES := bench $(addprefix bench-,encode decode relay pipeline render fan-out capture sound machines all compare report)
-.PHONY: help build demo docs docs-serve test test-all test-exhaustive soak sanitize fuzz findings $(BENCHES) wheel release-check check check-workflows fmt clean
+.PHONY: help build demo docs docs-serve test test-all test-exhaustive soak sanitize fuzz findings corpus $(BENCHES) wheel release-check check check-workflows fmt clean
 
 ARGS ?=
 VENV := .venv
@@ -45,6 +45,7 @@ help:
 	@echo "make bench-report  the kept records as pictures, in build/bench-report; ARGS=\"mine.json\" for your own"
 	@echo "make wheel        a wheel in dist for this processor, or for TARGET=aarch64-unknown-linux-gnu, and glibc 2.17 or newer; checked"
 	@echo "make findings     whether other software still does what findings/ says; ARGS=\"nut-without-a-tag.sh\" for one only"
+	@echo "make corpus FOLDER=~/videos  every file of a folder, read in all ways beside FFmpeg and PyAV: what differs"
 	@echo "make release-check  what a release needs: wheels, sdist, crates, links and more; ARGS=\"links version\" for these only"
 	@echo "make check        formatting, lints, types, circles of imports and refused phrases, of Rust and Python"
 	@echo "make check-workflows  .github/workflows, by actionlint (needs Go)"
@@ -149,10 +150,13 @@ fuzz: $(READY)-test $(READY)-native
 	done
 	PENSTOCK_FUZZ_S=$(SECONDS_EACH) $(IN_VENV) python -m pytest -q tests/test_hostile_words.py
 
-# Against glibc 2.17 by zig, whatever the system's is, and for TARGET, whatever the processor is.
 findings:
 	@scripts/run_findings $(ARGS)
 
+corpus: $(READY)-test $(READY)-native
+	@$(IN_VENV) python -m scripts.corpus $(FOLDER)
+
+# Against glibc 2.17 by zig, whatever the system's is, and for TARGET, whatever the processor is.
 wheel: TARGET = $(HOST)
 wheel: WHEEL = dist/*_$(firstword $(subst -, ,$(TARGET))).whl
 wheel: $(READY)-wheel
@@ -183,6 +187,7 @@ check: $(READY)-check $(READY)-native
 	$(IN_VENV) ruff format --check .
 	$(IN_VENV) mypy
 	$(IN_VENV) python scripts/check_imports.py
+	$(IN_VENV) python -m scripts.check_platform
 	$(IN_VENV) python scripts/check_voice.py
 	$(IN_VENV) python scripts/stubtest.py
 	$(IN_VENV) python scripts/stub_docs.py --check

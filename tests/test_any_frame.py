@@ -538,6 +538,13 @@ def test_file_is_opened_once(read: Callable[[Decoder], VideoFrame], monkeypatch:
     assert len(opened) == 1
 
 
+def test_file_is_opened_once_for_a_batch_of_several_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = opened_files(monkeypatch)
+    with Decoder(clip("long")) as decoder:
+        decoder.batch([3, 100, 50, 290])
+    assert len(opened) == 1
+
+
 def test_file_is_opened_once_for_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = opened_files(monkeypatch)
     with Decoder(clip("gif")) as decoder:
@@ -562,7 +569,7 @@ def opened_files(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     really = av.open
 
     def note(*given: object, **how: object) -> object:
-        opened.append(given)
+        opened.extend([given] * ("w" not in given))  # not what has no file: see `open_video`
         return really(*given, **how)  # type: ignore[call-overload]
 
     monkeypatch.setattr(av, "open", note)
@@ -680,6 +687,30 @@ def test_closing_ends_the_threads_of_libav(name: str) -> None:
             decoder[3], decoder.frame_at(0), decoder.batch([5, 1])
             assert libav_threads() > before
         assert libav_threads() == before
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("read", [next, lambda decoder: decoder[0]])
+def test_the_first_frame_alone_starts_no_threads(read: Callable[[Decoder], VideoFrame]) -> None:
+    before = libav_threads()
+    with Decoder(clip("h264"), settings=DecoderSettings(threads=3)) as decoder:
+        first = read(decoder)
+        assert libav_threads() == before
+        decoder[5]
+        assert libav_threads() > before
+        assert same(first, decoder.batch([0])[0])
+
+
+@pytest.mark.parametrize("read", [list, lambda decoder: decoder.batch([0, 7])])
+def test_a_closed_decoder_leaves_nothing_to_the_garbage_collector(read: Callable[[Decoder], object]) -> None:
+    gc.collect()
+    gc.disable()  # memory of frames would wait for it
+    try:
+        with Decoder(clip("h264")) as decoder:
+            read(decoder)
+        del decoder
+        assert gc.collect() == 0
     finally:
         gc.enable()
 

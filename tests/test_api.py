@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import get_overloads
 
 import pytest
+from support.clips import clip
 from support.processes import run_script, succeeded
 from support.stub import FUNCTIONS, STUB
 
@@ -117,6 +118,15 @@ def test_a_class_imports_what_every_user_needs(name: str, heavy: tuple[str, ...]
         before = {{*sys.modules}}
         penstock.{name}
         assert not ({{*sys.modules}} - before) & {{*{heavy}}}
+    """
+    succeeded(run_script(code))
+
+
+def test_reading_imports_nothing_slow() -> None:
+    code = f"""
+        with penstock.Decoder({str(clip("h264"))!r}) as decoder:
+            next(decoder), decoder.batch([0, 7])
+        assert not {{"numpy.ma", "asyncio"}} & {{*sys.modules}}
     """
     succeeded(run_script(code))
 

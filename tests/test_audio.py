@@ -34,12 +34,14 @@ from penstock import (
     StalledError,
     probe,
 )
-from penstock._decoding.audio import _BLOCK_SAMPLES, SampleType
+from penstock._decoding.audio import SampleType
+from penstock._decoding.sound_engine import BLOCK_SAMPLES
 from penstock.video import DecoderSettings, EncoderSettings, find_ffmpeg
 
 SOUNDS = ("audio_aac", "audio_pcm", "audio_flac_51", "audio_only", "audio_only_m4a")
 FORMATS = {"uint8": "u8", "int16": "s16le", "int32": "s32le", "float32": "f32le", "float64": "f64le"}
 RATE = 48_000
+BY_PROGRAM = DecoderSettings(ffmpeg=find_ffmpeg())
 # No two pieces of it are alike.
 SWEEP = "aevalsrc='sin(2*PI*t*(200+60*t))|cos(330*t*t)':d=15:s=48000"
 
@@ -73,7 +75,9 @@ def test_samples_match_ffmpeg(name: str, dtype: str) -> None:
 def test_resampled_and_mixed_samples_match_ffmpeg(name: str, rate: int, channels: int) -> None:
     with AudioDecoder(clip(name), sample_rate=rate, channels=channels) as audio:
         assert (audio.sample_rate, audio.channels) == (rate, channels)
-        expected = raw(clip(name), channels, "float32", "-ar", str(rate), "-ac", str(channels))
+        # By the matrix for integers, which is never louder than full scale.
+        mixed = ("-af", f"aresample={rate}:rematrix_maxval=1", "-ac", str(channels))
+        expected = raw(clip(name), channels, "float32", *mixed)
         assert np.array_equal(audio.read_all(), expected)
 
 
@@ -391,8 +395,8 @@ def test_a_sound_that_begins_later_has_silence_before(
     assert len(samples) == round((2 - begins_s) * RATE)
     assert (samples[:missing] == silence).all() and (samples[missing:, 1] > silence).all()
     assert np.argmax(samples[:, 0]) == round((1 - begins_s) * RATE)
-    shorter = [number for number, block in enumerate(blocks[:-1]) if len(block) < _BLOCK_SAMPLES]
-    assert shorter in ([], [missing // _BLOCK_SAMPLES])
+    shorter = [number for number, block in enumerate(blocks[:-1]) if len(block) < BLOCK_SAMPLES]
+    assert shorter in ([], [missing // BLOCK_SAMPLES])
     with AudioDecoder(late, dtype=dtype) as audio:
         assert np.array_equal(audio.read_all(), samples[missing:]) or begins_s > 0.5
 
@@ -432,13 +436,13 @@ def test_closed_decoder_raises_instead_of_returning_silence(late: Path) -> None:
         audio.read()
 
 
-@pytest.mark.parametrize("samples", [1, 3 * _BLOCK_SAMPLES, 3 * _BLOCK_SAMPLES + 1])
+@pytest.mark.parametrize("samples", [1, 3 * BLOCK_SAMPLES, 3 * BLOCK_SAMPLES + 1])
 def test_blocks_follow_without_a_gap_and_the_last_may_be_shorter(folder: Path, samples: int) -> None:
     path, full = sweep(folder, "wav")
     with AudioDecoder(path, duration=samples / RATE) as audio:
         blocks = list(audio)
-    assert {len(block) for block in blocks[:-1]} <= {_BLOCK_SAMPLES}
-    assert 1 <= len(blocks[-1]) <= _BLOCK_SAMPLES
+    assert {len(block) for block in blocks[:-1]} <= {BLOCK_SAMPLES}
+    assert 1 <= len(blocks[-1]) <= BLOCK_SAMPLES
     assert np.array_equal(np.concatenate(blocks), full[:samples])
 
 
@@ -467,8 +471,9 @@ class SlowRest:
 
 def test_two_threads_at_the_end_get_the_last_block() -> None:
     expected = raw(clip("audio_only"), 2)[:3500]
-    with AudioDecoder(clip("audio_only"), duration=3500 / 44_100) as audio:
-        audio._program.session.reader = SlowRest(audio._program.session.reader)  # type: ignore[assignment]
+    with AudioDecoder(clip("audio_only"), duration=3500 / 44_100, settings=BY_PROGRAM) as audio:
+        session = audio._engine._run.session  # type: ignore[union-attr]
+        session.reader = SlowRest(session.reader)  # type: ignore[assignment]
         blocks: list[np.ndarray] = []
         threads = [threading.Thread(target=lambda: blocks.extend(audio)) for _ in range(2)]
         for thread in threads:
@@ -493,13 +498,15 @@ def test_decoder_audio_uses_the_ffmpeg_of_the_decoder(tmp_path: Path) -> None:
         Decoder(clip("audio_aac"), settings=DecoderSettings(ffmpeg=program)) as decoder,
         decoder.audio(settings=DecoderSettings(queue_items=1)) as audio,
     ):
-        assert audio._program.session.process.command[0] == str(program)
+        assert audio._engine._run.session.process.command[0] == str(program)  # type: ignore[union-attr]
 
 
 def test_settings_limit_the_decoding_threads() -> None:
-    with AudioDecoder(clip("audio_aac"), settings=DecoderSettings(threads=1)) as audio:
+    settings = DecoderSettings(threads=1, ffmpeg=find_ffmpeg())
+    with AudioDecoder(clip("audio_aac"), settings=settings) as audio:
         assert len(audio.read_all())
-        assert "-threads 1 " in " ".join(audio._program.session.process.command).partition(" -i ")[0]
+        command = audio._engine._run.session.process.command  # type: ignore[union-attr]
+        assert "-threads 1 " in " ".join(command).partition(" -i ")[0]
 
 
 @pytest.mark.parametrize(("kind", "wrong"), [(Encoder, DecoderSettings()), (AudioDecoder, EncoderSettings())])
@@ -511,18 +518,18 @@ def test_settings_of_another_class_are_refused(kind: Any, wrong: Any) -> None:
 
 def test_closing_ends_ffmpeg_and_blocks_stay(folder: Path) -> None:
     path, full = sweep(folder, "wav")
-    with AudioDecoder(path) as audio:
+    with AudioDecoder(path, settings=BY_PROGRAM) as audio:
         block, pid = next(audio), audio.pid
         assert not audio.closed
     assert audio.closed and not Path(f"/proc/{pid}").exists()
-    assert np.array_equal(block, full[:_BLOCK_SAMPLES])
+    assert np.array_equal(block, full[:BLOCK_SAMPLES])
     with pytest.raises(ClosedError):
         audio.read()
     audio.close()
 
 
 def test_dropped_audio_decoder_ends_ffmpeg_and_warns(folder: Path) -> None:
-    audio = AudioDecoder(sweep(folder, "wav")[0])
+    audio = AudioDecoder(sweep(folder, "wav")[0], settings=BY_PROGRAM)
     next(audio)
     pid = audio.pid
     with pytest.warns(ResourceWarning):
@@ -533,7 +540,7 @@ def test_dropped_audio_decoder_ends_ffmpeg_and_warns(folder: Path) -> None:
 
 def test_stopped_ffmpeg_raises_stalled_error_and_no_sample_is_lost(folder: Path) -> None:
     path, full = sweep(folder, "flac")
-    with AudioDecoder(path, settings=DecoderSettings(stall_timeout=0.6)) as audio:
+    with AudioDecoder(path, settings=DecoderSettings(stall_timeout=0.6, ffmpeg=find_ffmpeg())) as audio:
         blocks = [next(audio)]
         os.kill(audio.pid, signal.SIGSTOP)
         with pytest.raises(StalledError):

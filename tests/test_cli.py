@@ -33,7 +33,8 @@ def test_help_shows_every_command_with_the_first_line_of_its_own_help() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "count"), [("decode", 6), ("encode", 6), ("probe", 3), ("relay", 1), ("tee", 1)]
+    ("command", "count"),
+    [("convert", 5), ("decode", 6), ("encode", 6), ("probe", 3), ("relay", 1), ("tee", 1)],
 )
 def test_help_has_examples_that_are_right_usage(tmp_path: Path, command: str, count: int) -> None:
     """What they name is not here: they can complain of nothing else."""

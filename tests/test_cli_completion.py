@@ -17,6 +17,7 @@ from support.processes import run_script, succeeded
 
 SHELLS = ("bash", "zsh", "fish")
 WHERE_FILES_BELONG = (
+    *("convert", "convert one.mp4 two.mp4", "convert in.mp4 out.mp4 --audio"),
     *("decode", "decode in.mp4", "decode in.mp4 --timestamps", "decode --ffmpeg"),
     *("encode", "encode frames/", "encode frames/ out.mp4 --audio", "probe", "probe one.mp4"),
     *("relay", "relay -", "tee", "tee - one two"),
@@ -58,7 +59,7 @@ def test_completion_of_a_command_name_imports_no_command() -> None:
         except SystemExit:
             assert "penstock.cli.commands.relay" not in sys.modules
     """
-    assert succeeded(run_script(code)).decode().splitlines()[:2] == ["plain,decode", "plain,encode"]
+    assert succeeded(run_script(code)).decode().splitlines()[:2] == ["plain,convert", "plain,decode"]
 
 
 @pytest.mark.parametrize("begun", ["decode vid", "decode x.mp4 --timestamps ./vid", "tee - a vid"])

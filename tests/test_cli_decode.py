@@ -9,6 +9,7 @@ import pty
 import re
 import signal
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -338,6 +339,24 @@ class TestOptions:
         assert len(delivered(run("decode", video, "--filters", "crop=32:24"))) == COUNT * 3 * 32 * 24
         said = failed(run("decode", video, "--filters", "no_such_filter"))
         assert "no_such_filter" in said and said.endswith("; nothing was written")
+
+    def test_fps_option_delivers_a_fixed_rate(self, video: Path, frames: list[bytes]) -> None:
+        assert delivered(run("decode", video, "--fps", 5)) == b"".join(frames[::2])
+        twice = [one for frame in frames[5:7] for one in (frame, frame)]
+        assert delivered(run("decode", video, "--fps", 20, "--start", 0.5, "--end", 0.7)) == b"".join(twice)
+
+    def test_crop_option_delivers_a_part(self, video: Path) -> None:
+        with Decoder(video, crop=(8, 4, 32, 16)) as decoder:
+            part = b"".join(frame.tobytes() for frame in decoder)
+        assert delivered(run("decode", video, "--crop", "8,4,32,16")) == part
+
+    @pytest.mark.parametrize("fit", ["stretch", "cover", "contain"])
+    def test_fit_option_keeps_the_shape_of_the_picture(self, video: Path, fit: Any) -> None:
+        fill = (255.0, 0.0, 0.0) if fit == "contain" else None
+        with Decoder(video, size=(40, 40), fit=fit, fill=fill) as decoder:
+            frames = b"".join(frame.tobytes() for frame in decoder)
+        words = ("--fill", "255,0,0") if fill else ()
+        assert delivered(run("decode", video, "--size", "40x40", "--fit", fit, *words)) == frames
 
     def test_stream_option_selects_the_video_stream(self, tmp_path: Path) -> None:
         pictures = [f"color={color}:size=64x48:rate=10:duration=1" for color in ("black", "white")]

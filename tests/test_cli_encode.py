@@ -496,7 +496,7 @@ class TestFailures:
             (["-", "--json", "--format", "nut", *RAW], "both go to standard output"),
             (["a.png", "o.mp4", *RAW], "support --size"),
             (["a", "b", "o.mp4", *RAW], "Raw frames come from one INPUT"),
-            (["clip.mp4", "o.mp4", *RAW], "penstock.map_video"),
+            (["clip.mp4", "o.mp4", *RAW], "penstock convert"),
         ],
     )
     def test_wrong_usage_is_reported_and_exits_with_2(

@@ -720,7 +720,10 @@ def test_forked_child_can_close_a_decoder_that_a_thread_of_the_parent_reads(way:
     succeeded(run_script(code, clip("long")))
 
 
-@pytest.mark.parametrize(("kind", "options"), [("Decoder", ", filters='hflip'"), ("AudioDecoder", "")])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("Decoder", ", filters='hflip'"), ("AudioDecoder", ", input_options={'probesize': 10000}")],
+)
 def test_missing_ffmpeg_error_says_how_to_install_it(kind: str, options: str, tmp_path: Path) -> None:
     code = f"""
     sys.modules["imageio_ffmpeg"] = None

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -1013,7 +1014,7 @@ def test_audio_that_begins_at_another_time_than_the_picture_stays_in_sync(
     assert len(heard) >= len([at for at in wanted if at < first_s + 2.9])
 
 
-def test_a_copy_of_chained_ogg_says_to_encode_it(tmp_path: Path) -> None:
+def test_a_copy_of_chained_ogg_fails_in_ffmpegs_words(tmp_path: Path) -> None:
     ffmpeg("-f", "lavfi", "-i", "sine=r=44100:d=1", "-c:a", "libvorbis", tmp_path / "part.ogg")
     path = tmp_path / "joined.ogg"
     path.write_bytes(2 * (tmp_path / "part.ogg").read_bytes())
@@ -1022,7 +1023,7 @@ def test_a_copy_of_chained_ogg_says_to_encode_it(tmp_path: Path) -> None:
             for _ in range(50):
                 encoder.write(np.zeros((48, 64, 3), np.uint8))
     except EncoderError as failure:
-        assert failure.advice is not None and "AudioFile(path, codec='aac')" in failure.advice
+        assert re.search("(?i)monoton.* dts", str(failure))
     else:
         pytest.skip("this FFmpeg copies it")
 

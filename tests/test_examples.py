@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import re
+import signal
+import socket
 import subprocess
 import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -159,3 +167,94 @@ def test_every_example_has_a_test() -> None:
 
 def test_every_example_says_what_it_shows() -> None:
     assert all(path.read_text().startswith('"""') for path in EXAMPLES.glob("*.py"))
+
+
+def test_example_hls_ladder_lists_what_was_encoded_with_aligned_segments(tmp_path: Path) -> None:
+    heights = ("--heights", 720, 360)
+    printed = run_python(
+        "hls_ladder.py", "--output", tmp_path, "--size", 160, 90, *heights, "--frames", 50, "--fps", 10
+    )
+    assert (tmp_path / "master.m3u8").read_text() == printed
+    assert [one for one in printed.splitlines() if "#" not in one] == ["720p/stream.m3u8", "360p/stream.m3u8"]
+    for height, width in ((720, 1280), (360, 640)):
+        folder = tmp_path / f"{height}p"
+        assert f'RESOLUTION={width}x{height},FRAME-RATE=10.000,CODECS="avc1.6400' in printed
+        with penstock.Decoder(folder / "stream.m3u8", follow_playlists=True) as decoder:
+            assert sum(1 for _ in decoder) == 50
+        durations = [line for line in (folder / "stream.m3u8").read_text().splitlines() if "EXTINF" in line]
+        assert durations == ["#EXTINF:2.000000,", "#EXTINF:2.000000,", "#EXTINF:1.000000,"]
+    rates = [int(rate) for rate in re.findall(r"[:,]BANDWIDTH=(\d+)", printed)]
+    largest = max(path.stat().st_size for path in (tmp_path / "720p").glob("*.m4s"))
+    assert rates[0] > rates[1] and rates[0] >= largest * 8 / 2
+
+
+def test_example_hls_ladder_leaves_out_a_size_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    example = importlib.import_module("hls_ladder")
+    frame = np.zeros((90, 160, 3), np.uint8)
+    rungs = [example.rung(tmp_path / f"{height}p", height, fps=10) for height in (720, 360)]
+    with penstock.FanOut(rungs) as fan_out:
+        fan_out.write(frame)
+        rungs[0].abort()
+        fan_out.write(frame)
+        reports = fan_out.close()
+    listed = example.master_playlist(tmp_path, reports)
+    assert "360p/stream.m3u8" in listed and "720p" not in listed
+
+
+class ClipServer:
+    """The example as a program, and requests to it."""
+
+    def __init__(self, video: Path) -> None:
+        command = [sys.executable, str(EXAMPLES / "clip_server.py"), str(video), "--port", "0"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.port = urlsplit(self.process.stdout.readline()).port
+
+    def get(self, query: str) -> bytes:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/?{query}", timeout=60) as answer:
+            return answer.read()
+
+    def ask(self, query: str) -> socket.socket:
+        """A connection whose answer nobody reads yet."""
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.sendall(f"GET /?{query} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
+        return connection
+
+
+@pytest.fixture
+def clip_server(tmp_path: Path) -> Iterator[ClipServer]:
+    """Of two seconds of noise, some megabytes."""
+    video = tmp_path / "noise.mp4"
+    frames = np.random.default_rng(0).integers(0, 256, (60, 120, 160, 3), np.uint8)
+    penstock.write_video(video, frames, fps=30, preset="ultrafast", crf=10)
+    server = ClipServer(video)
+    try:
+        yield server
+        assert server.process.poll() is None, "it serves on"
+        server.process.send_signal(signal.SIGINT)
+        _, words = server.process.communicate(timeout=30)
+        assert server.process.returncode == 0 and "Traceback" not in words, words
+    finally:
+        server.process.kill()
+        server.process.communicate()
+
+
+def test_example_clip_server_sends_clips_while_others_wait(clip_server: ClipServer, tmp_path: Path) -> None:
+    with clip_server.ask("start=0"), clip_server.ask("start=0"):  # they take nothing
+        (tmp_path / "clip.mp4").write_bytes(clip_server.get("start=0.5&duration=1"))
+    shown = decode(tmp_path / "clip.mp4", (160, 120))
+    whole = decode(tmp_path / "noise.mp4", (160, 120))
+    assert len(shown) == 30
+    assert np.abs(255 - shown.astype(int) - whole[15:45]).mean() < 20
+
+
+@pytest.mark.parametrize("query", ["start=x", "start=100", "begin=0", "duration=-1"])
+def test_example_clip_server_refuses_what_it_cannot_answer(clip_server: ClipServer, query: str) -> None:
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        clip_server.get(query)
+    assert refused.value.code == 400 and refused.value.read()
+    assert len(clip_server.get("duration=0.1")) > 1000

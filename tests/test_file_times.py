@@ -61,6 +61,27 @@ def long_last(path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    ("ending", "codec"),
+    [("avi", "libx264"), ("avi", "mpeg4"), ("avi", "mpeg2video"), ("asf", "mpeg4"), ("m2v", "mpeg2video")],
+)
+def test_frames_begin_at_0_if_the_container_only_has_decoding_times(
+    tmp_path: Path, ending: str, codec: str, engine: str
+) -> None:
+    path = tmp_path / f"late.{ending}"
+    ffmpeg(*PICTURE, "-pix_fmt", "yuv420p", "-c:v", codec, "-bf", "2", path)
+    expected = pytest.approx([number / 25 for number in range(25)])
+    with Decoder(path) as decoder:
+        assert [frame.time_s for frame in decoder] == expected
+    with Decoder(path, start=0.33, end=0.5) as decoder:
+        assert [frame.time_s for frame in decoder] == pytest.approx(
+            [8 / 25, 9 / 25, 10 / 25, 11 / 25, 12 / 25]
+        )
+    with Decoder(path) as decoder:
+        assert decoder.times_s.tolist() == expected and decoder.index_at(0.33) == 8
+        assert decoder.stream.frame_rate == 25 and (decoder.stream.late_units > 0) is (ending != "m2v")
+
+
 def test_packets_without_times_in_mpeg_ps_begin_at_0(tmp_path: Path) -> None:
     ffmpeg(*PICTURE, "-c:v", "mpeg2video", "-bf", "2", tmp_path / "a.m2v")
     ffmpeg("-i", tmp_path / "a.m2v", "-c", "copy", tmp_path / "a.vob")

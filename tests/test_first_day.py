@@ -41,16 +41,16 @@ def test_an_argument_of_another_library_is_told_what_to_pass(call: Callable[[], 
         call()
 
 
-def test_a_type_error_inside_of_a_call_is_left_alone() -> None:
-    def inner() -> None: ...
-
+def test_a_call_is_compared_with_the_signature_and_errors_inside_of_it_are_left_alone() -> None:
     class Fails:
-        @explains("another", bitrate="nothing")
-        def __init__(self) -> None:
-            inner(bitrate=1)  # type: ignore[call-arg]
+        @explains("another", bitrate="nothing", own="nothing")
+        def __init__(self, *, own: int = 0) -> None:
+            raise TypeError("takes 1 positional argument: got an unexpected keyword argument 'bitrate'")
 
     with pytest.raises(TypeError, match=r"'bitrate'$"):
-        Fails()
+        Fails(own=1)
+    with pytest.raises(TypeError, match="'other'"):
+        Fails(other=1)  # type: ignore[call-arg]
 
 
 def test_a_list_of_paths_is_no_list_of_buffers() -> None:

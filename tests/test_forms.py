@@ -36,6 +36,17 @@ def first(path: Path, **options: Any) -> np.ndarray[Any, Any]:
         return np.asarray(frame)
 
 
+@pytest.mark.parametrize("options", ENGINES, ids=str)
+@pytest.mark.parametrize("size", [(192, 94), (190, 96)])
+def test_cover_of_gray_is_cut_between_chroma_samples(
+    wide: Path, size: tuple[int, int], options: dict[str, Any]
+) -> None:
+    whole = first(wide, pixel_format="gray", **options)
+    covered = first(wide, pixel_format="gray", size=size, fit="cover", **options)
+    left, top = (192 - size[0]) // 2, (96 - size[1]) // 2
+    assert np.array_equal(covered, whole[top : top + size[1], left : left + size[0]])
+
+
 @pytest.mark.parametrize("crop", CROPS, ids=str)
 @pytest.mark.parametrize("name", ["h264", "h264_10bit", "rotated_90", "h264_rgb", "mjpeg_420", "prores"])
 @pytest.mark.parametrize("pixel_format", ["rgb24", "gray", "rgb48le"])

@@ -13,7 +13,7 @@ from support.media import ffmpeg
 
 from penstock import Decoder, read_video
 from penstock.errors import ClosedError, DecoderError
-from penstock.video import DecoderSettings, prefetch
+from penstock.video import DecoderSettings, find_ffmpeg, prefetch
 
 # Gaps, so that the frame on screen may have come long before. The last one is shown for 1/30 s.
 GAPS = "setpts=if(gte(N\\,7)\\,PTS+2/TB\\,if(gte(N\\,3)\\,PTS+0.5/TB\\,PTS))"
@@ -203,13 +203,46 @@ def test_times_need_frames_by_number(short: Path, options: dict[str, Any]) -> No
                 read()
 
 
-def test_a_pipe_begins_with_the_first_frame_that_is_not_earlier(short: Path) -> None:
-    ffmpeg("-i", short, "-c", "copy", short.with_suffix(".mkv"))
+def through_pipe(path: Path, **options: Any) -> list[Any]:
     with (
-        subprocess.Popen(["cat", short.with_suffix(".mkv")], stdout=subprocess.PIPE) as program,
-        Decoder(program.stdout, start=0.11, end=0.2) as decoder,
+        subprocess.Popen(["cat", path], stdout=subprocess.PIPE) as program,
+        Decoder(program.stdout, **options) as decoder,
     ):
-        assert [frame.time_s for frame in decoder] == pytest.approx([4 / 30, 5 / 30], abs=0.001)
+        return list(decoder)
+
+
+@pytest.mark.parametrize("start", TIMES)
+def test_a_pipe_begins_with_the_frame_on_screen(gaps: Path, start: float) -> None:
+    path = gaps.with_name("piped.mkv")
+    ffmpeg("-i", gaps, "-c", "copy", path)
+    for options in ({}, {"count": 2}, {"end": start + 0.4}, {"filters": "null", "size": (64, 48)}):
+        assert same(through_pipe(path, start=start, **options), all_of(path, start=start, **options))
+
+
+def test_a_pipe_without_a_frame_at_the_start_says_so(short: Path) -> None:
+    ffmpeg("-i", short, "-c", "copy", short.with_suffix(".mkv"))
+    with pytest.raises(DecoderError, match="100") as caught:
+        through_pipe(short.with_suffix(".mkv"), start=100)
+    assert caught.value.frames == 0
+
+
+def test_a_live_pipe_is_left_after_the_last_frame_of_the_part() -> None:
+    endless = ["-re", "-f", "lavfi", "-i", "testsrc2=s=64x48:r=50", "-c:v", "ffv1", "-f", "matroska", "-"]
+    with subprocess.Popen([find_ffmpeg(), "-v", "error", *endless], stdout=subprocess.PIPE) as program:
+        with Decoder(program.stdout, start=0.05, count=3) as decoder:
+            assert [frame.index for frame in decoder] == [0, 1, 2]
+        program.kill()
+
+
+def test_a_large_file_without_an_index_begins_with_the_frame_on_screen(
+    short: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, expected = short.with_suffix(".ts"), [2, 3]
+    ffmpeg("-i", short, "-c", "copy", path)
+    pts = [frame.pts for frame in all_of(path)]
+    monkeypatch.setattr("penstock._facts.part.CHEAP_BYTES", 0)
+    frames = all_of(path, start=0.09, count=2, filters="null")
+    assert [pts.index(frame.pts) for frame in frames] == expected
 
 
 def test_times_need_a_regular_file(short: Path) -> None:

@@ -73,6 +73,63 @@ def test_a_url_gives_the_frames_of_its_file_by_one_request(
             assert server.offsets == [0]
 
 
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of videos of 30 s, with audio."""
+    folder = tmp_path_factory.mktemp("long")
+    picture = ("-f", "lavfi", "-i", "testsrc2=s=64x48:r=10:d=30")
+    sound = ("-f", "lavfi", "-i", "aevalsrc=t/100:d=30:s=8000", "-c:a", "pcm_s16le")
+    for ending in ("mkv", "ts", "avi"):
+        codec = ("-c:v", "mpeg4") if ending == "avi" else ("-c:v", "libx264")
+        ffmpeg(
+            *picture,
+            *(sound if ending != "ts" else ()),
+            *codec,
+            "-bf",
+            "0",
+            "-g",
+            "20",
+            folder / f"a.{ending}",
+        )
+    return folder
+
+
+@pytest.mark.parametrize("has_ranges", [False, True])
+@pytest.mark.parametrize("start", [0.11, 25.05, 29.99, 50])
+@pytest.mark.parametrize("ending", ["mkv", "ts", "avi"])
+def test_a_url_begins_with_the_frame_on_screen_at_the_start(
+    ending: str, start: float, has_ranges: bool, long: Path
+) -> None:
+    path = long / f"a.{ending}"
+    frames = {pts: samples for _, pts, samples in expected(path)}
+    with Decoder(path, start=start, count=3) as decoder:
+        times = [] if start == 50 else [frame.pts for frame in decoder]
+    with (
+        http_server(path.read_bytes(), has_ranges=has_ranges) as server,
+        Decoder(server.url, start=start, count=3) as decoder,
+    ):
+        assert decoder.engine.name == "libav"
+        if start == 50:
+            with pytest.raises(DecoderError, match="50"):
+                list(decoder)
+        else:
+            assert [(pts, samples) for _, pts, samples in kept(decoder)] == [
+                (pts, frames[pts]) for pts in times
+            ]
+        assert server.most_open == 1 and (has_ranges or server.offsets in ([0], [0, 0]))
+
+
+def test_the_audio_of_a_url_begins_with_the_first_frame(long: Path) -> None:
+    with (
+        http_server((long / "a.mkv").read_bytes(), has_ranges=True) as server,
+        Decoder(server.url, start=25.09, duration=1) as decoder,
+        decoder.audio() as audio,
+    ):
+        samples = audio.read_all()
+        assert next(decoder).time_s == 25.0
+        assert samples[0, 0] == pytest.approx(0.25, abs=1e-4) and len(samples) == 8720
+
+
 def test_a_server_that_keeps_its_connections_sends_all_frames(tmp_path: Path) -> None:
     noise = ["-f", "lavfi", "-i", "nullsrc=s=320x240:r=25,geq=random(1)*255:128:128", "-frames:v", "60"]
     ffmpeg(*noise, "-c:v", "mpeg2video", "-q:v", "1", str(tmp_path / "large.mp4"))  # its index is at the end

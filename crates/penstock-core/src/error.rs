@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::io::Errno;
+use crate::sys::SysError;
 
 /// Why a write, a wait or a stream failed. Byte counts are those of the whole stream.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,18 +77,16 @@ impl Error {
         Self::Io { os_error, bytes_delivered: 0, bytes_lost: 0 }
     }
 
-    pub(crate) fn of_system(errno: Errno) -> Self {
+    pub(crate) fn of_system(errno: SysError) -> Self {
         Self::from_raw_os_error(errno.raw_os_error())
     }
 
     /// A failure of the stream itself, classified by its error number.
-    pub(crate) fn of_stream(errno: Errno, bytes_delivered: u64, bytes_lost: u64) -> Self {
+    pub(crate) fn of_stream(errno: SysError, bytes_delivered: u64, bytes_lost: u64) -> Self {
         let os_error = errno.raw_os_error();
-        match errno {
-            Errno::PIPE | Errno::CONNRESET | Errno::CONNABORTED | Errno::NOTCONN => {
-                Self::Broken { os_error, bytes_delivered, bytes_lost }
-            }
-            _ => Self::Io { os_error, bytes_delivered, bytes_lost },
+        match errno.gone() {
+            true => Self::Broken { os_error, bytes_delivered, bytes_lost },
+            false => Self::Io { os_error, bytes_delivered, bytes_lost },
         }
     }
 
@@ -199,16 +197,20 @@ impl std::error::Error for Error {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
 
     #[test]
     fn an_io_error_has_the_error_and_its_kind_or_the_number_alone() {
         let of = |bytes_delivered, bytes_lost| {
-            [Errno::PIPE, Errno::NOSPC, Errno::AGAIN].into_iter().flat_map(move |errno| {
-                let stream = Error::of_stream(errno, bytes_delivered, bytes_lost);
-                [stream, Error::NoThread { os_error: errno.raw_os_error(), bytes_delivered, bytes_lost }]
-                    .map(|error| (error, errno))
-            })
+            [SysError::NO_READER, Errno::NOSPC.into(), SysError::WOULD_BLOCK].into_iter().flat_map(
+                move |errno| {
+                    let stream = Error::of_stream(errno, bytes_delivered, bytes_lost);
+                    [stream, Error::NoThread { os_error: errno.raw_os_error(), bytes_delivered, bytes_lost }]
+                        .map(|error| (error, errno))
+                },
+            )
         };
         for (error, errno) in of(0, 0) {
             assert_eq!(io::Error::from(error).raw_os_error(), Some(errno.raw_os_error()));

@@ -26,7 +26,7 @@
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | `error`, `counter`, `sys` | errors; counters; the system calls |
+//! | `sys`, `error`, `counter` | the operating system, which no other module names; errors; counters |
 //! | `sync` | how threads wait for each other: tickets, queues, locks |
 //! | `memory` | who owns the bytes in flight |
 //! | `runtime` | threads and how to wake them, forks, the exit of the program |
@@ -73,6 +73,7 @@ macro_rules! opaque {
 
 mod error;
 mod sync;
+mod sys;
 
 #[cfg(not(loom))]
 pub mod conformance;
@@ -88,8 +89,6 @@ mod reader;
 mod relay;
 #[cfg(not(loom))]
 mod runtime;
-#[cfg(not(loom))]
-mod sys;
 #[cfg(not(loom))]
 mod tee;
 #[cfg(not(loom))]
@@ -121,6 +120,7 @@ pub use {
         handle::{Relay, relay},
         report::{Method, MethodReason, RelayError, RelayMode, RelayOptions, RelayReport},
     },
+    sys::AsHandle,
     tee::{
         handle::{Tee, TeeReport},
         outputs::{Forgotten, TeeOutput},
@@ -163,10 +163,11 @@ pub mod engine {
     pub use crate::{
         counter::{Counter, Stopwatch},
         runtime::{
+            file_source::FileSource,
             fork::{Own, PerProcess},
             fork_fd::ForkFd,
             poll_source::PollSource,
-            thread::{Fault, Signals, guarded, spawn},
+            thread::{Fault, Signals, guarded, spawn, spawn_named},
             waker::Waker,
         },
         sync::{
@@ -180,7 +181,7 @@ pub mod engine {
             ticket::{Completion, ticket},
             wait_until,
         },
-        sys::pipe::capacity as pipe_capacity,
+        sys::{Borrowed, Handle, SysError, handle, pipe::capacity as pipe_capacity},
         writer::{
             by_descriptor::{Marks, Target, close_at, marks, sync_to, sync_writes, tickets_of},
             job::Mark,

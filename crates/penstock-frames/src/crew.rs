@@ -5,12 +5,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use penstock_core::Error;
-use penstock_core::engine::{Fault, PerProcess, Signals, guarded, spawn};
+use penstock_core::engine::{Fault, PerProcess, Signals, guarded, spawn_named};
 
 use crate::parts::{Doer, Group, Parts};
 
 /// A part of a work.
 pub(crate) type Part = Box<dyn FnOnce() + Send>;
+
+/// Theirs: they stay, where the threads of streams end with them.
+const NAME: &str = "penstock-pixels";
 
 /// Chosen: more do not help where memory is the limit, and each is a thread for the rest of the process.
 const MOST_WORKERS: usize = 16;
@@ -30,7 +33,7 @@ impl Crew {
         // Relaxed, here and below: nothing is published with the count.
         while self.workers.load(Ordering::Relaxed) < wanted {
             let before = self.workers.fetch_add(1, Ordering::Relaxed);
-            if before >= wanted || spawn(Signals::Blocked, || self.work()).is_err() {
+            if before >= wanted || spawn_named(NAME, Signals::Blocked, || self.work()).is_err() {
                 self.workers.fetch_sub(1, Ordering::Relaxed);
                 return;
             }
@@ -38,8 +41,6 @@ impl Crew {
     }
 
     fn work(&self) {
-        // A name of its own: these threads stay, where those of streams end with them. A refusal does no harm.
-        let _ = rustix::thread::set_name(c"penstock-pixels");
         loop {
             let (number, part) = self.parts.take();
             let has_failed = guarded(part).is_err();

@@ -6,8 +6,8 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use penstock_core::engine::SysError;
 use penstock_core::{Buffer, Error};
-use rustix::io::Errno;
 
 use crate::codec::WindowTooLarge;
 
@@ -204,7 +204,7 @@ impl Cause {
         Self::Failed(Arc::new(error))
     }
 
-    pub(super) fn of_system(errno: Errno) -> Self {
+    pub(super) fn of_system(errno: SysError) -> Self {
         Self::Io { os_error: errno.raw_os_error() }
     }
 

@@ -2,19 +2,15 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{Advice, FileType, Mode, OFlags, Stat, fadvise, fstat, open};
-use rustix::io::{Errno, retry_on_intr};
-
 use super::chunk::{Cause, Chunk, ChunkError};
 use super::graph::{Enter, Graph, Item, Port};
 use super::stage::Context;
-use penstock_core::engine::{ForkFd, PollSource, lock};
-use penstock_core::{Buffer, Error, Pool};
+use penstock_core::engine::{FileSource, PollSource, SysError, handle, lock};
+use penstock_core::{AsHandle, Buffer, Error, Pool};
 use penstock_cpu::ThreadPolicy;
 
 /// A caller's own source.
@@ -89,7 +85,7 @@ impl Source {
     ///
     /// - [`Error::Io`]: `EBADF` if the descriptor is not open for reading, or what the system reports.
     /// - [`Error::Unsuitable`]: a socket that keeps messages apart.
-    pub fn fd(fd: impl AsFd, piece_bytes: usize) -> Result<Self, Error> {
+    pub fn fd(fd: impl AsHandle, piece_bytes: usize) -> Result<Self, Error> {
         Self::fd_after(Vec::new(), fd, piece_bytes)
     }
 
@@ -98,9 +94,9 @@ impl Source {
     /// # Errors
     ///
     /// As [`fd`](Self::fd).
-    pub fn fd_after(ahead: Vec<u8>, fd: impl AsFd, piece_bytes: usize) -> Result<Self, Error> {
-        let name = format!("fd {}", fd.as_fd().as_raw_fd()).into();
-        let input = PollSource::open(ahead, fd.as_fd())?;
+    pub fn fd_after(ahead: Vec<u8>, fd: impl AsHandle, piece_bytes: usize) -> Result<Self, Error> {
+        let name = format!("fd {}", handle::number(fd.as_handle())).into();
+        let input = PollSource::open(ahead, fd.as_handle())?;
         input.check_is_stream("a pipeline")?;
         Ok(Self::new("fd", Origin::Fd { input, name, piece_bytes }))
     }
@@ -246,26 +242,12 @@ fn read_files(port: &Port<'_>, paths: &Mutex<std::iter::Enumerate<Paths>>) {
     }
 }
 
-/// Opens a regular file or block device. Neither waits for a writer nor acquires a controlling terminal.
-fn open_file(path: &Path) -> Result<(ForkFd, Stat), Errno> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    // Opened before it is registered: a network file system may take its time, and a fork would wait for it.
-    let file = retry_on_intr(|| open(path, flags, Mode::empty()))?;
-    let file = ForkFd::adopt(file)?;
-    let stat = fstat(&file)?;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile | FileType::BlockDevice => Ok((file, stat)),
-        FileType::Directory => Err(Errno::ISDIR),
-        _ => Err(Errno::INVAL),
-    }
-}
-
 /// Reads all of a file. The failure comes with the byte at which it occurred.
 ///
 /// Does not map the file: if it were cut short meanwhile, that would kill the process (`SIGBUS`, mmap(2)).
 fn read_whole(path: &Path, pool: &Pool, max_bytes: usize) -> Result<Buffer, (Cause, u64)> {
-    let (file, stat) = open_file(path).map_err(|errno| (Cause::of_system(errno), 0))?;
-    let size = usize::try_from(stat.st_size).unwrap_or(0);
+    let (file, size_bytes) = FileSource::open(path).map_err(|error| (Cause::of_system(error), 0))?;
+    let size = usize::try_from(size_bytes).unwrap_or(usize::MAX);
     if size > max_bytes {
         return Err((Cause::TooLarge { limit_bytes: max_bytes }, 0));
     }
@@ -275,7 +257,7 @@ fn read_whole(path: &Path, pool: &Pool, max_bytes: usize) -> Result<Buffer, (Cau
     loop {
         let space = &mut buffer.space_mut()[bytes..];
         let asked = space.len();
-        match retry_on_intr(|| rustix::io::read(&file, &mut *space)) {
+        match file.read(space) {
             Ok(0) => break,
             Ok(read) => {
                 bytes += read;
@@ -306,9 +288,9 @@ fn enlarged(buffer: &mut Buffer, bytes: usize, pool: &Pool) -> Result<Buffer, Er
 
 fn read_file(port: &Port<'_>, path: &Path, piece_bytes: usize) {
     let name: Arc<OsStr> = path.as_os_str().into();
-    let opened = open_file(path);
+    let opened = FileSource::open(path);
     if let Ok((file, _)) = &opened {
-        let _ = fadvise(file, 0, None, Advice::Sequential); // advice only
+        file.is_read_in_order();
     }
     send_pieces(port, &name, |offset, _| {
         let (file, _) = opened.as_ref().map_err(|errno| Cause::of_system(*errno))?;
@@ -341,14 +323,13 @@ fn send_pieces(
 }
 
 /// Reads the bytes at an offset; fewer than `piece_bytes` only at the end of the file.
-fn read_piece(file: &ForkFd, offset: u64, piece_bytes: usize, pool: &Pool) -> Result<Buffer, Cause> {
+fn read_piece(file: &FileSource, offset: u64, piece_bytes: usize, pool: &Pool) -> Result<Buffer, Cause> {
     let mut piece = pool.take(piece_bytes)?;
     let mut bytes = 0;
     while bytes < piece_bytes {
-        match rustix::io::pread(file, &mut piece.space_mut()[bytes..piece_bytes], offset + bytes as u64) {
+        match file.read_at(&mut piece.space_mut()[bytes..piece_bytes], offset + bytes as u64) {
             Ok(0) => break,
             Ok(read) => bytes += read,
-            Err(Errno::INTR) => {}
             Err(errno) => return Err(Cause::of_system(errno)),
         }
     }
@@ -369,7 +350,7 @@ fn gather(
     graph: &Graph,
     input: &PollSource,
     piece_bytes: usize,
-    failure: &mut Option<Errno>,
+    failure: &mut Option<SysError>,
     waited_ns: &mut u64,
 ) -> Result<Buffer, Cause> {
     if let Some(errno) = failure.take() {

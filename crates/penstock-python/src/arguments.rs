@@ -1,10 +1,10 @@
 //! Arguments: Python objects to what the core takes, with Python's usual errors at the call.
 
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use crate::interned::intern;
 use penstock_core::Mode;
+use penstock_core::engine::handle;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -14,7 +14,7 @@ use pyo3::{PyTraverseError, PyVisit};
 
 /// A descriptor: an int, or an object with `fileno()`. Flushes what Python has buffered for it, so that bytes written through the
 /// object come before ours.
-pub(crate) fn descriptor(fd: &Bound<'_, PyAny>) -> PyResult<BorrowedFd<'static>> {
+pub(crate) fn descriptor(fd: &Bound<'_, PyAny>) -> PyResult<handle::Borrowed<'static>> {
     let py = fd.py();
     // SAFETY: a borrowed reference that lives for the call.
     let number = unsafe { ffi::PyObject_AsFileDescriptor(fd.as_ptr()) };
@@ -28,7 +28,7 @@ pub(crate) fn descriptor(fd: &Bound<'_, PyAny>) -> PyResult<BorrowedFd<'static>>
         flush.call0()?;
     }
     // SAFETY: not negative. Whether it is open is asked of the system first thing; the core works on a duplicate of its own.
-    Ok(unsafe { BorrowedFd::borrow_raw(number) })
+    Ok(unsafe { handle::borrow(number) })
 }
 
 /// What a Python stream has read ahead of the program.
@@ -58,7 +58,7 @@ impl Ahead {
 /// A descriptor to read from, and what a Python stream has read ahead of it. Refuses streams whose bytes are not their descriptor's.
 ///
 /// The descriptor of a file is set to the stream's position. Of anything else, the bytes stay in the stream until they are taken.
-pub(crate) fn source(fd: &Bound<'_, PyAny>) -> PyResult<(BorrowedFd<'static>, Ahead)> {
+pub(crate) fn source(fd: &Bound<'_, PyAny>) -> PyResult<(handle::Borrowed<'static>, Ahead)> {
     if fd.is_instance_of::<PyInt>() {
         return Ok((descriptor(fd)?, Ahead::default()));
     }
@@ -77,7 +77,7 @@ pub(crate) fn tee_source<'py>(src: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Py
 }
 
 /// A descriptor to write to, flushed. Refuses streams whose bytes are not their descriptor's.
-pub(crate) fn destination(fd: &Bound<'_, PyAny>, name: &str) -> PyResult<BorrowedFd<'static>> {
+pub(crate) fn destination(fd: &Bound<'_, PyAny>, name: &str) -> PyResult<handle::Borrowed<'static>> {
     if !fd.is_instance_of::<PyInt>() {
         streams(fd)?.call_method1(intern!(fd.py(), "check_destination"), (fd, name))?;
     }

@@ -1,9 +1,9 @@
 //! The confinement of a process that reads what nobody trusts.
 
-use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use penstock_core::engine::handle;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -36,7 +36,7 @@ pub(crate) fn _confine(
     }
     Ok(py.detach(|| {
         // SAFETY: it is not -1. The caller keeps it open during the call, and the kernel refuses a number that is closed.
-        let source = unsafe { BorrowedFd::borrow_raw(source) };
+        let source = unsafe { handle::borrow(source) };
         confine(&Confinement {
             readable: &readable,
             source: Some(source),

@@ -1,12 +1,10 @@
 //! FIFOs and pipes in Python: what `penstock.fifo` and `penstock.pipes` are made of.
 
-use std::ffi::OsStr;
-use std::os::fd::{AsFd, IntoRawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
 use std::time::Duration;
 
-use penstock_core::engine::pipe_capacity;
-use penstock_core::{Access, Error, Fifo};
+use penstock_core::engine::{handle, pipe_capacity};
+use penstock_core::{Access, AsHandle, Error, Fifo};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
@@ -35,7 +33,7 @@ pub(crate) fn _fifo_open(
             until(py, timeout, |slice| opening.wait_for(Some(slice)).into())?
         }
     };
-    opened.map(IntoRawFd::into_raw_fd).map_err(|error| raised(path, &error))
+    opened.map(handle::into_number).map_err(|error| raised(path, &error))
 }
 
 /// Start to open a FIFO on a native thread.
@@ -54,12 +52,11 @@ fn access(mode: &str) -> PyResult<Access> {
 
 fn fifo_at(path: &Bound<'_, PyAny>) -> PyResult<Fifo> {
     let py = path.py();
-    let encoded = py.import("os")?.call_method1("fsencode", (path,))?;
-    let bytes: &[u8] = encoded.extract()?;
-    if bytes.contains(&0) {
+    let found: OsString = py.import("os")?.call_method1("fsdecode", (path,))?.extract()?;
+    if found.as_encoded_bytes().contains(&0) {
         return Err(PyValueError::new_err("embedded null byte")); // as Python's own functions say
     }
-    py.detach(|| Fifo::at(OsStr::from_bytes(bytes))).map_err(|error| raised(path, &error))
+    py.detach(|| Fifo::at(found)).map_err(|error| raised(path, &error))
 }
 
 /// The exception for a FIFO, with its path.
@@ -137,7 +134,7 @@ impl FifoTicket {
     /// Return the descriptor of an opening that has ended. Once.
     fn take(&self, py: Python<'_>) -> PyResult<i32> {
         let taken = py.detach(|| self.ticket.take());
-        taken.map(IntoRawFd::into_raw_fd).map_err(|error| self.raised(py, &error))
+        taken.map(handle::into_number).map_err(|error| self.raised(py, &error))
     }
 
     /// Cancel the opening, and close a descriptor that was not taken.
@@ -159,6 +156,6 @@ pub(crate) fn _make_pipe(
     #[pyo3(from_py_with = arguments::capacity_bytes)] capacity_bytes: Option<usize>,
 ) -> PyResult<(i32, i32)> {
     let (reader, writer) = py.detach(|| penstock_core::make_pipe(capacity_bytes)).or_raise(py)?;
-    log::smaller_pipe(py, "make_pipe", pipe_capacity(writer.as_fd()).ok(), capacity_bytes)?;
-    Ok((reader.into_raw_fd(), writer.into_raw_fd()))
+    log::smaller_pipe(py, "make_pipe", pipe_capacity(writer.as_handle()).ok(), capacity_bytes)?;
+    Ok((handle::into_number(reader.into()), handle::into_number(writer.into())))
 }

@@ -1,6 +1,5 @@
 //! Confines a process by Landlock, a filter of system calls, and limits.
 
-use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, LandlockStatus, PathBeneath, Ruleset,
     RulesetAttr, RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
 };
+use penstock_core::engine::Borrowed;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// What a confined process may still do, besides using the descriptors that it has.
@@ -16,7 +16,7 @@ pub(crate) struct Confinement<'a> {
     /// Folders and files that it may read and run. Those that are missing are left out.
     pub(crate) readable: &'a [PathBuf],
     /// An open file that it may open again, by `/proc/self/fd`, to read it.
-    pub(crate) source: Option<BorrowedFd<'a>>,
+    pub(crate) source: Option<Borrowed<'a>>,
     /// Its private memory (`RLIMIT_DATA`).
     pub(crate) memory_bytes: u64,
     /// Its CPU time. Then the kernel sends SIGXCPU, and kills it some seconds later.

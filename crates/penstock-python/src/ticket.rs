@@ -1,12 +1,11 @@
 //! Tickets in Python.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use penstock_core::engine::{Mailbox, Waker};
-use penstock_core::{Region, Rejected};
+use penstock_core::engine::{Mailbox, Waker, handle};
+use penstock_core::{AsHandle, Region, Rejected};
 use pyo3::prelude::*;
 
 use crate::arguments::Timeout;
@@ -97,7 +96,7 @@ impl LoopWaker {
 
     /// The eventfd, which is readable when ``take`` has numbers.
     fn fileno(&self) -> i32 {
-        self.0.1.as_fd().as_raw_fd()
+        handle::number(self.0.1.as_handle())
     }
 
     /// The numbers that were told since the last call.

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import functools
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import ParamSpec
 
 Given = ParamSpec("Given")
-
-_UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
-_POSITIONAL = re.compile(r"takes .*positional argument")
 
 
 def explains(by_name: str, **remedies: str) -> Callable[[Callable[Given, None]], Callable[Given, None]]:
@@ -22,25 +18,21 @@ def explains(by_name: str, **remedies: str) -> Callable[[Callable[Given, None]],
     """
 
     def decorated(init: Callable[Given, None]) -> Callable[Given, None]:
+        code = init.__code__
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
         @functools.wraps(init)
         def explained(*args: Given.args, **kwargs: Given.kwargs) -> None:
-            try:
-                init(*args, **kwargs)
-            except TypeError as error:
-                # Raised by the call itself, and not in it.
-                is_of_call = error.__traceback__ is not None and error.__traceback__.tb_next is None
-                remedy = _remedy(str(error), by_name, remedies) if is_of_call else None
-                if remedy is None:
-                    raise
-                raise TypeError(f"{error}. Pass {remedy}") from None
+            if len(args) > code.co_argcount:
+                raise TypeError(
+                    f"{init.__qualname__}() has {code.co_argcount - 1} positional argument at most, not "
+                    f"{len(args) - 1}. Pass {by_name}"
+                )
+            for name in kwargs:
+                if name not in names and name in remedies:
+                    raise TypeError(f"{init.__qualname__}() has no argument {name!r}. Pass {remedies[name]}")
+            init(*args, **kwargs)
 
         return explained
 
     return decorated
-
-
-def _remedy(message: str, by_name: str, remedies: Mapping[str, str]) -> str | None:
-    if _POSITIONAL.search(message):
-        return by_name
-    unknown = _UNKNOWN.search(message)
-    return remedies.get(unknown[1]) if unknown else None

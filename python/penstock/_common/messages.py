@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 from penstock.errors import FFmpegError, FFmpegWarning
@@ -53,8 +54,18 @@ def argument(name: str, value: object = ...) -> str:
     return argument_format.get()(name, value)
 
 
-#: Whether warnings and the log are off: in a trial, which is about no file of the user's.
+#: Whether warnings and the log are off: in a trial, which is about no file of the user's, and in a worker.
 silent: ContextVar[bool] = ContextVar("silent", default=False)
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """A block without warnings and log, on this thread."""
+    token = silent.set(True)
+    try:
+        yield
+    finally:
+        silent.reset(token)
 
 
 def warn(message: str) -> None:

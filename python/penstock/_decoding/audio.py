@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, Literal, TypedDict, get_args
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import ArrayLike
 
-from penstock._decoding.session import DecoderBase, DecodeSession, OnDemand, numbered_stream
-from penstock._facts.completeness import End, has_sound, why_sound_incomplete
-from penstock._facts.info import AudioInfo, MediaInfo, check_decodable, unusual_layout, without_decoder
+from penstock._common.keywords import explains
+from penstock._common.messages import argument
+from penstock._decoding.engines import reasons_for_program
+from penstock._decoding.mixing import SampleForm, layout_of, matrix_of
+from penstock._decoding.open_sound import SoundInput
+from penstock._decoding.program_sound import ProgramInput, ProgramSound
+from penstock._decoding.session import DecoderBase, numbered_stream
+from penstock._decoding.sound_engine import SoundEngine
+from penstock._facts.info import AudioInfo, MediaInfo, check_decodable, exact_zero, without_decoder
 from penstock._facts.probing import probe
-from penstock._facts.seeking import audio_arguments
+from penstock._facts.seeking import exact
 from penstock._facts.source import MediaSource, Source
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import (
-    SAMPLES,
-    check_without_dashes,
-    format_seconds,
-    option_arguments,
-    read_arguments,
-)
+from penstock._ffmpeg.command.arguments import check_without_dashes
 from penstock._ffmpeg.command.settings import (
     DEFAULT_DECODER_SETTINGS,
     DecoderSettings,
@@ -32,17 +33,11 @@ from penstock._ffmpeg.command.settings import (
     check_settings,
 )
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
-from penstock._native import AppliedPolicy, Frame, Reader, _count, _seconds
+from penstock._native import AppliedPolicy, _count, _seconds
 from penstock.errors import DecoderError
 
-# Chosen: samples of each channel in a block, 0.3 s of most sounds. The last block, and the last of silence, may have
-# fewer.
-_BLOCK_SAMPLES = 1 << 14
-# Guessed: the first sample comes so much later than its packet at most. For Vorbis, it is half of a block.
-_LATEST_S = 0.1
-
-# What to do if this FFmpeg is too old for a file.
-_NEWER = "Pass a newer program in the settings, such as ffmpeg=imageio_ffmpeg.get_ffmpeg_exe()"
+if TYPE_CHECKING:
+    from penstock._common.reports import DecoderEngine
 
 SampleType = Literal["uint8", "int16", "int32", "float32", "float64"]
 
@@ -54,7 +49,9 @@ class AudioOptions(TypedDict, total=False):
     sample_rate: int | None
     channels: int | None
     dtype: SampleType
+    matrix: ArrayLike | None
     start: float | None
+    end: float | None
     duration: float | None
     conceal_errors: bool
     follow_playlists: bool
@@ -63,29 +60,45 @@ class AudioOptions(TypedDict, total=False):
 
 
 class AudioDecoder(DecoderBase):
-    """Reads an audio track as NumPy arrays: blocks of samples × channels, decoded by an FFmpeg program.
+    """Reads an audio track as NumPy arrays: blocks of samples × channels in order, or windows at any time.
 
     ```python
     with AudioDecoder("in.mp4", sample_rate=16_000, channels=1) as audio:
         samples = audio.read_all()
+        clips = audio.windows([0.0, 2.5, 7.0], 1.0)  # 3 × 16,000 × 1
     ```
 
-    Floating-point samples are between -1 and 1, or beyond if the audio is louder than full scale. Blocks follow each
-    other without a gap: if the file has no packets for some time, the gap is left out. A block's memory is recycled
-    once you drop the last array on it.
+    **Engine.** libav (PyAV) decodes regular files and bytes in this process, without an FFmpeg program. An FFmpeg
+    program, which the first read starts, reads pipes, FIFOs and URLs. It also reads files if you pass `input_options`,
+    `follow_playlists`, or `settings` with a program or a thread policy. `engine` reports which of the two reads, and
+    why.
+
+    **Samples.** Floating-point samples are between -1 and 1, or beyond if the audio itself is louder than full scale.
+    Blocks follow each other without a gap: if the file has no packets for some time, the gap is left out.
+
+    **Mixing.** If you pass `channels`, FFmpeg's usual matrix mixes them, scaled so that no mix is louder than full
+    scale. It's the same for all dtypes. `matrix` reports it, and you can pass another one. Stereo becomes mono as the
+    mean of both. A center of 5.1, which has the speech, becomes 0.29 times as loud in mono and in stereo.
+
+    **Threads and signals.** As for `Decoder`. The child of a ``fork`` has to open the file again.
 
     Args:
-        source: the source, as for `Decoder`.
+        source: the source, as for `Decoder`, but no images.
         stream: number of the audio stream, from 0; None picks the best one.
         sample_rate: samples per second to resample to; None is the file's own rate.
         channels: number of channels to mix to; None is the file's own. The file's own number leaves the channels as
             they are.
         dtype: dtype of the samples.
+        matrix: how to mix: an array of delivered channels × the file's channels, instead of `channels`. Each delivered
+            channel is the sum of the file's, times the numbers of its row.
         start: time of the first sample, in seconds as for `Decoder`'s `start`. Earlier samples are dropped. If the
-            audio begins later, silence comes first. It's exact to the sample if the file's times are: Matroska and FLV
-            store milliseconds, and WMA is up to 0.1 s off. Chained Ogg and joined MPEG-TS restart their times at each
-            join; Penstock counts on there, and may be 0.2 s off. None begins with the file's first sample.
-        duration: maximum number of seconds to decode; None decodes all.
+            audio begins later, silence comes first. It's exact to the sample: ``read_all()`` is the same as from 0, but
+            for the first ``round(start * sample_rate)`` samples. None begins with the file's first sample. Chained Ogg
+            and joined MPEG-TS restart their times at each join; Penstock counts on there. From an FFmpeg program,
+            Matroska and FLV are up to 1 ms off, and WMA 0.1 s.
+        end: time in seconds at which the part ends.
+        duration: number of seconds to decode, instead of `end`; None decodes all. It's ``round(duration *
+            sample_rate)`` samples, or less at the end of the audio.
         conceal_errors: as for `Decoder`.
         follow_playlists: as for `Decoder`.
         input_options: as for `Decoder`.
@@ -94,10 +107,20 @@ class AudioDecoder(DecoderBase):
     Raises:
         FileNotFoundError, IsADirectoryError, PermissionError: if the file doesn't exist, or can't be read.
         OSError: if no descriptor, memory, process or thread is left, here or in a later call.
-        DecoderError: if the source is no media file, or has no audio; or if FFmpeg isn't found.
-        ValueError: if an argument is impossible.
+        DecoderError: if the source is no media file, or has no audio; or if an FFmpeg program is needed and isn't
+            found.
+        ValueError: if an argument is impossible, or `matrix` has another number of columns than the audio has channels.
     """
 
+    @explains(
+        "the others by their names, such as sample_rate=16_000",
+        num_channels="channels=1",
+        mono="channels=1",
+        **dict.fromkeys(("sr", "rate", "samplerate"), "sample_rate=16_000"),
+        **dict.fromkeys(("ffmpeg", "threads", "queue_items"), "settings=DecoderSettings(…)"),
+        timeout="settings=DecoderSettings(stall_timeout=60)",
+        offset="start=",
+    )
     def __init__(
         self,
         source: MediaSource,
@@ -106,7 +129,9 @@ class AudioDecoder(DecoderBase):
         sample_rate: int | None = None,
         channels: int | None = None,
         dtype: SampleType = "float32",
+        matrix: ArrayLike | None = None,
         start: float | None = None,
+        end: float | None = None,
         duration: float | None = None,
         conceal_errors: bool = False,
         follow_playlists: bool = False,
@@ -115,112 +140,192 @@ class AudioDecoder(DecoderBase):
     ) -> None:
         check_settings(settings, DecoderSettings)
         check_without_dashes("input_options", input_options or {})
-        program = find_decoding_ffmpeg(settings.ffmpeg)
         check_choice("dtype", dtype, get_args(SampleType))
-        check_place("start", start)
-        check_place("duration", duration)
+        _check_part(start, end, duration)
+        rows = None if matrix is None else _rows(matrix, channels)
         self._opened = Source.of(source, input_options or {})
-        self._source = self._opened.url
         with self._opened.closed_after_failure(source):
+            reason = _why_program(
+                self._opened, settings, input_options or {}, follow_playlists=follow_playlists
+            )
+            program = None if reason is None else find_decoding_ffmpeg(settings.ffmpeg)
             self._media = probe(self._opened, follow_playlists=follow_playlists)
             self._audio = _chosen(self._media, stream)
-        self.sample_rate = _count(
-            "sample_rate", self._audio.sample_rate if sample_rate is None else sample_rate
-        )
-        self.channels = _count("channels", self._audio.channels if channels is None else channels)
-        container, stored = SAMPLES[dtype], np.dtype(dtype).newbyteorder("<")
-        self._dtype, self._sample_bytes = stored.str, self.channels * stored.itemsize
-        seek, zero_s = audio_arguments(start, self._source, self._media, self._audio)
-        filters = self._filters(start, duration, zero_s)
-        layout = unusual_layout(self._audio) if self.channels == self._audio.channels else None
-        if layout is not None:
-            filters.append(f"aformat=channel_layouts={layout}")
-        arguments = [
-            *seek,
-            *(() if settings.threads is None else ("-threads", str(settings.threads))),
-            *endpoints.confining_arguments(
-                self._source, () if follow_playlists else (self._media.container,)
-            ),
-            *option_arguments(input_options or {}),
-            *read_arguments(self._source, self._media.container),
-            *("-map", f"0:{self._audio.index}", "-vn", "-sn", "-dn"),
-            *(("-filter:a", ",".join(filters)) if filters else ()),
-            *("-ar", str(self.sample_rate)),
-            *(("-ac", str(self.channels)) if layout is None else ()),
-            # Unbuffered: if FFmpeg fails, all packets that it has made arrive.
-            *("-avioflags", "direct", "-c:a", f"pcm_{container}", "-f", container, "pipe:1"),
-        ]
-        new_session = partial(
-            DecodeSession,
-            program,
-            arguments,
-            title=repr(self),
-            settings=settings,
-            new_reader=partial(
-                Reader,
-                frame_bytes=_BLOCK_SAMPLES * self._sample_bytes,
-                queue_items=settings.queue_items,
-                capacity_bytes=settings._knobs.capacity_bytes,
-                policy=settings.policy,
-            ),
-            is_strict=not conceal_errors,
-        )
-        self._program = _Blocks(
-            self._opened,
-            self._media,
-            self._audio,
-            new_session,
-            is_strict=not conceal_errors,
-            between_s=self._between_s(start, duration),
-        )
-        self._lock = threading.Lock()
-        self._is_rest_delivered = False
+            self._form = _form_of(self._audio, sample_rate, channels, dtype, rows)
+            self._zero = _first_s(self._media, self._audio)
+            chosen = self._opened, self._media, self._audio, not conceal_errors
+            self._engine: SoundEngine | ProgramSound
+            if program is None or reason is None:
+                self._engine = SoundEngine(
+                    SoundInput(*chosen, settings.threads),
+                    self._form,
+                    repr(self),
+                    self._part(start, end, duration),
+                )
+                return
+            if end is not None:
+                duration = end - (max(0.0, float(self._zero)) if start is None else start)
+            self._engine = ProgramSound(
+                ProgramInput(
+                    *(
+                        program,
+                        reason,
+                        *chosen,
+                        start,
+                        duration,
+                        input_options or {},
+                        follow_playlists,
+                        settings,
+                    )
+                ),
+                self._form,
+                repr(self),
+            )
 
     @property
     def stream(self) -> AudioInfo:
         """The decoded audio stream, as the file describes it."""
         return self._audio
 
+    @property
+    def sample_rate(self) -> int:
+        """Samples per second of each channel, as they are delivered."""
+        return self._form.sample_rate
+
+    @property
+    def channels(self) -> int:
+        """Number of channels, as they are delivered."""
+        return self._form.channels
+
+    @property
+    def matrix(self) -> npt.NDArray[np.float64]:
+        """How channels are mixed: an array of delivered channels × the file's channels."""
+        return matrix_of(self._audio.channel_layout, self._audio.channels, self._form)
+
+    @property
+    def engine(self) -> DecoderEngine:
+        """What reads the source, and why: libav, or an FFmpeg program. ``print(audio.engine)``."""
+        return self._engine.facts
+
     def read(self, timeout: float | None = None) -> npt.NDArray[Any] | None:
         """Returns the next block, samples × channels; None at the end.
 
+        Args:
+            timeout: seconds to wait; None waits as long as it takes.
+
         Raises:
-            DecoderError: if the file is damaged or truncated, or FFmpeg failed otherwise. All audio before was
-                delivered. Or if FFmpeg is too old for the audio: 5.1 decodes nothing of FLAC with 32 bits, and noise of
-                PCM with 24 or 32 bits in MP4.
-            StalledError: if no block came within `timeout` seconds, or FFmpeg showed no sign of life for
+            DecoderError: if the file is damaged or truncated, or has no audio that can be decoded, or the FFmpeg
+                program failed. All audio before was delivered. Or if that program is too old for the audio: 5.1 decodes
+                nothing of FLAC with 32 bits, and noise of PCM with 24 or 32 bits in MP4.
+            StalledError: if no block came within `timeout` seconds, or the program showed no sign of life for
                 ``stall_timeout``.
             ClosedError: if the decoder is closed.
+            RuntimeError: if a signal handler reads from the decoder that it interrupted.
         """
         _seconds("timeout", timeout)
-        if (silence := self._silence()) is not None:
-            return silence
-        try:
-            block = self._program.read_frame(timeout)
-        except DecoderError:
-            if (last := self._last_block()) is None:
-                raise
-            return last
-        return self._last_block() if block is None else self._shaped(block)
+        return self._engine.read(timeout)
+
+    @overload
+    def windows(
+        self, starts_s: Iterable[float], duration_s: float, pad: Literal[True] = True
+    ) -> npt.NDArray[Any]: ...
+    @overload
+    def windows(
+        self, starts_s: Iterable[float], duration_s: float, pad: bool
+    ) -> npt.NDArray[Any] | list[npt.NDArray[Any]]: ...
+    def windows(
+        self, starts_s: Iterable[float], duration_s: float, pad: bool = True
+    ) -> npt.NDArray[Any] | list[npt.NDArray[Any]]:
+        """Returns the samples of windows at these times, in this order: windows × samples × channels.
+
+        ```python
+        with AudioDecoder("in.mp4", sample_rate=16_000, channels=1) as audio:
+            clips = audio.windows([0.5, 12.25, 3.0], 1.0)
+            spoken = audio.window(2.0, 0.5)
+        ```
+
+        Each window has ``round(duration_s * sample_rate)`` samples, from ``round(start * sample_rate)`` on. They are
+        those of ``AudioDecoder(source, start=0).read_all()``: windows begin to decode earlier, until the decoder and
+        the resampler are in the same state. Two codecs add noise that depends on what was decoded before: AAC with
+        noise substitution, and AC-3. There, the noise differs. In a gap without packets, samples are silent.
+
+        Iteration doesn't move, and `start`, `end` and `duration` don't matter. Windows are read in the order of the
+        file, so overlapping ones are decoded once. Each other one costs a seek, and some 0.01 s; in a file whose times
+        don't tell which sample a packet begins with, such as WMA, all of the file is decoded up to the last window.
+
+        Args:
+            starts_s: times in seconds, as for `start`, in any order. A time may be negative.
+            duration_s: length of each window in seconds.
+            pad: whether windows that reach beyond the audio are filled with silence. Otherwise they are shorter, and
+                you get a list of arrays.
+
+        Raises:
+            ValueError: if a time isn't finite, or if an FFmpeg program reads the source.
+            DecoderError, ClosedError: as for `read`. A damaged part is an error only for the windows that need it.
+        """
+        made, parts = self._windows(list(starts_s), duration_s)
+        return made if pad else [one[first:last] for one, (first, last) in zip(made, parts, strict=True)]
+
+    def window(self, start_s: float, duration_s: float, pad: bool = True) -> npt.NDArray[Any]:
+        """Returns the samples of one window, samples × channels. See `windows`.
+
+        Args:
+            start_s: time in seconds, as for `start`. It may be negative.
+            duration_s: length in seconds.
+            pad: whether to fill a window that reaches beyond the audio with silence. Otherwise it is shorter.
+
+        Raises:
+            ValueError, DecoderError, ClosedError: as for `windows`.
+        """
+        return self.windows([start_s], duration_s, pad)[0]
+
+    def _windows(
+        self, starts_s: Sequence[float], duration_s: float
+    ) -> tuple[npt.NDArray[Any], list[tuple[int, int]]]:
+        check_place("duration_s", duration_s)
+        if not isinstance(self._engine, SoundEngine):
+            raise ValueError(
+                f"windows need libav in this process, but {self._engine.facts.reason}. Use read_all()"
+            )
+        for start_s in starts_s:
+            if not math.isfinite(start_s):
+                raise ValueError(f"starts_s must be finite numbers of seconds, not {start_s}")
+        return self._engine.windows(
+            [*map(self._place, starts_s)], round(exact(duration_s) * self.sample_rate)
+        )
+
+    def _place(self, time_s: float) -> int:
+        """How many samples come between the first one of the audio and a time."""
+        return round(exact(time_s) * self.sample_rate) - round(self._zero * self.sample_rate)
+
+    def _part(self, start: float | None, end: float | None, duration: float | None) -> tuple[int, int | None]:
+        """The places of a part, as `SoundEngine` takes them."""
+        begin = 0 if start is None else self._place(start)
+        if duration is not None:
+            return begin, begin + round(exact(duration) * self.sample_rate)
+        return begin, None if end is None else self._place(end)
 
     @property
     def pid(self) -> int | None:
-        """Process id of FFmpeg; None before the first read has started it."""
-        return self._program.pid
+        """Process id of the FFmpeg program; None before the first read has started it, and without one."""
+        return self._engine.pid
 
     @property
     def ffmpeg_policy(self) -> AppliedPolicy | None:
-        """The thread policy of FFmpeg; None if the settings have none, or before FFmpeg has started."""
-        return self._program.policy
+        """The thread policy of the FFmpeg program; None if the settings have none, or before it has started."""
+        return self._engine.policy
 
     @property
     def closed(self) -> bool:
         """Whether ``close`` was called, or the ``with`` block has ended."""
-        return self._program.is_closed
+        return self._engine.is_closed
 
     def close(self) -> None:
-        """Ends FFmpeg at once. Delivered blocks stay valid. You can call it again."""
-        self._program.close()
+        """Closes the file, and ends the FFmpeg program at once if one reads. Delivered blocks stay valid.
+
+        You can call it again, from any thread, and from a signal handler.
+        """
+        self._engine.close()
 
     def read_all(self) -> npt.NDArray[Any]:
         """Returns all remaining audio, samples × channels.
@@ -229,134 +334,84 @@ class AudioDecoder(DecoderBase):
             DecoderError, StalledError, ClosedError: as for `read`.
         """
         blocks = list(self)
-        return np.concatenate(blocks) if blocks else np.empty((0, self.channels), self._dtype)
+        return np.concatenate(blocks) if blocks else np.empty((0, self.channels), self._form.dtype)
 
     def __next__(self) -> npt.NDArray[Any]:
-        block = self.read()
+        block = self._engine.read()
         if block is None:
             raise StopIteration
         return block
 
     async def __anext__(self) -> npt.NDArray[Any]:
-        if (silence := self._silence()) is not None:
-            return silence
-        try:
-            block = await self._program.read_frame_async()
-        except DecoderError:
-            if (last := self._last_block()) is None:
-                raise
-            return last
-        if block is not None:
-            return self._shaped(block)
-        if (last := self._last_block()) is None:
+        block = await self._engine.read_async()
+        if block is None:
             raise StopAsyncIteration
-        return last
+        return block
 
     def __del__(self) -> None:
-        if (program := getattr(self, "_program", None)) is not None:
-            program.end_collected()
+        if (engine := getattr(self, "_engine", None)) is not None:
+            engine.end_collected()
 
     def __repr__(self) -> str:
-        return f"<AudioDecoder {self._opened.path!r} {self.sample_rate} Hz, {self.channels} channels of {self._dtype}>"
-
-    def _filters(self, start: float | None, duration: float | None, zero_s: float) -> list[str]:
-        """FFmpeg's filters for a part of the sound, whose time `zero_s` is their 0. Notes the silence before it."""
-        begins_s = self._audio.start_s
-        first_s = None if start is None else start + self._media.zero_s
-        late_s = 0.0 if first_s is None or begins_s is None else max(0.0, begins_s - first_s)
-        if start is None or late_s:
-            # FFmpeg before 8 also outputs the priming samples before that time, which are no sound: 21 ms of AAC.
-            first_s = begins_s if self._media.container == endpoints.MATROSKA else None
-        lead_s = late_s if duration is None else min(late_s, duration)
-        # Samples of silence that are still to come.
-        self._silent = round(lead_s * self.sample_rate)
-        trim = [] if first_s is None else [f"start={format_seconds(first_s - zero_s)}"]
-        if duration is not None:
-            # It counts from the first sample. To the filter, a duration of less than half a sample is none.
-            left_s = duration - self._silent / self.sample_rate
-            is_over = round(left_s * self._audio.sample_rate) < 1
-            trim.append("end_sample=0" if is_over else f"duration={format_seconds(left_s)}")
-            # FFmpeg makes new filters where the sound changes its channels or its rate: that one starts to count again.
-            latest_s = (begins_s or 0.0) + _LATEST_S
-            ends_s = left_s + (latest_s if first_s is None else max(first_s, latest_s))
-            # A sample later, because each time is rounded.
-            trim.append(f"end={format_seconds(ends_s - zero_s + 1 / self._audio.sample_rate)}")
-        return [f"atrim={one}" for one in trim]
-
-    def _between_s(self, start: float | None, duration: float | None) -> tuple[float | None, float | None]:
-        """The part of the file's clock to decode; None for an open end."""
-        from_s = None if start is None else start + self._media.zero_s
-        begins_s = (self._audio.start_s or 0.0) if from_s is None else from_s
-        return from_s, None if duration is None else begins_s + duration
-
-    def _silence(self) -> npt.NDArray[Any] | None:
-        """The next block of the silence before the sound; None after its end."""
-        if self._program.is_inherited or not self._silent:
-            return None
-        self._program.check_open()
-        with self._lock:
-            samples = min(self._silent, _BLOCK_SAMPLES)
-            self._silent -= samples
-        zero = 128 if self._dtype.endswith("u1") else 0
-        return np.full((samples, self.channels), zero, self._dtype) if samples else None
-
-    def _last_block(self) -> npt.NDArray[Any] | None:
-        """The last block, which is shorter than the others, once; None if there is none."""
-        with self._lock:
-            rest = None if self._is_rest_delivered else self._program.session.rest
-            self._is_rest_delivered = True
-        return None if rest is None or rest.nbytes < self._sample_bytes else self._shaped(rest)
-
-    def _shaped(self, block: Frame) -> npt.NDArray[Any]:
-        view = memoryview(block)
-        samples = view.nbytes // self._sample_bytes  # an incomplete last one is left out
-        return np.frombuffer(view, self._dtype, samples * self.channels).reshape(samples, self.channels)
+        form = self._form
+        return f"<AudioDecoder {self._opened.path!r} {form.sample_rate} Hz, {form.channels} channels of {form.dtype}>"
 
 
-class _Blocks(OnDemand[Frame]):
-    """The run of FFmpeg that writes blocks of samples."""
+def _check_part(start: float | None, end: float | None, duration: float | None) -> None:
+    for name, seconds in {"start": start, "end": end, "duration": duration}.items():
+        check_place(name, seconds)
+    if end is not None and duration is not None:
+        both = f"{argument('end', end)} and {argument('duration', duration)}"
+        raise ValueError(f"{both} can't be combined. Pass only one of them")
+    if end is not None and end < (start or 0.0):
+        raise ValueError(f"{argument('end', end)} is before {argument('start', start)}. Pass a larger value")
 
-    def __init__(
-        self,
-        opened: Source,
-        media: MediaInfo,
-        audio: AudioInfo,
-        new_session: Callable[[], DecodeSession[Frame]],
-        *,
-        is_strict: bool,
-        between_s: tuple[float | None, float | None],
-    ) -> None:
-        super().__init__(opened, opened.url, media, audio.index, is_strict=is_strict)
-        self._place, self._between_s, self._new_session = (opened.url, media, audio), between_s, new_session
 
-    def _make_session(self) -> DecodeSession[Frame]:
-        return self._new_session()
+def _rows(matrix: ArrayLike, channels: int | None) -> tuple[tuple[float, ...], ...]:
+    array = np.asarray(matrix, np.float64)
+    if array.ndim != 2 or not array.size or not np.isfinite(array).all():
+        raise ValueError(f"matrix must be delivered channels × channels of finite numbers, not {matrix!r}")
+    if channels is not None and channels != len(array):
+        raise ValueError(
+            f"{argument('channels', channels)} contradicts the {len(array)} rows of matrix. Leave it out"
+        )
+    return tuple(map(tuple, array.tolist()))
 
-    def read_frame(self, timeout: float | None) -> Frame | None:
-        frame = super().read_frame(timeout)
-        self._check_program(frame)
-        return frame
 
-    async def read_frame_async(self) -> Frame | None:
-        frame = await super().read_frame_async()
-        self._check_program(frame)
-        return frame
+def _form_of(
+    audio: AudioInfo,
+    sample_rate: int | None,
+    channels: int | None,
+    dtype: str,
+    rows: tuple[tuple[float, ...], ...] | None,
+) -> SampleForm:
+    rate = _count("sample_rate", audio.sample_rate if sample_rate is None else sample_rate)
+    number = _count("channels", audio.channels if channels is None else channels)
+    if rows is None:
+        own = audio.channel_layout or layout_of(audio.channels)
+        return SampleForm(rate, number, own if number == audio.channels else layout_of(number), dtype)
+    if len(rows[0]) != audio.channels:
+        raise ValueError(
+            f"matrix must have a column for each of the {audio.channels} channels of the audio, not {len(rows[0])}"
+        )
+    return SampleForm(rate, len(rows), None, dtype, rows)
 
-    def _check_program(self, frame: Frame | None) -> None:
-        """Raises if FFmpeg is too old for the sound, and doesn't say so."""
-        run, own, reason = self.session, self._place[2].codec, None
-        programs = run.process.log.codec or own
-        # Of other PCM it makes noise. Packets of other codecs say what they are.
-        if programs != own and own.startswith("pcm_") and programs.startswith("pcm_"):
-            reason, run.rest = f"the audio is {own}, which this FFmpeg reads as {programs}", None
-        elif frame is None and not run.reader.stats.bytes_read and has_sound(*self._place, *self._between_s):
-            reason = f"this FFmpeg decodes nothing of the audio, which is {own}"
-        if reason is not None:
-            raise run.failure(f"{self._opened.path}: {reason}", run.delivered, _NEWER)
 
-    def _end_of_file(self, run: DecodeSession[Frame]) -> End:
-        is_part = self._between_s[1] is not None
-        return End(None if is_part else why_sound_incomplete(*self._place))
+def _first_s(media: MediaInfo, audio: AudioInfo) -> Fraction:
+    """The time of the first sample, as `start` counts."""
+    if audio.start_s is None or not audio.time_base:
+        return Fraction(0)
+    return round(Fraction(audio.start_s) / audio.time_base) * audio.time_base - exact_zero(media)
+
+
+def _why_program(
+    opened: Source, settings: DecoderSettings, input_options: Mapping[str, object], *, follow_playlists: bool
+) -> str | None:
+    """Why the FFmpeg program reads a source; None if libav does in this process."""
+    reasons = reasons_for_program(settings, input_options, follow_playlists=follow_playlists)
+    if told := [what for what, is_given in reasons.items() if is_given]:
+        return f"the FFmpeg program reads with {' and '.join(told)}"
+    return None if endpoints.identity(opened.url) else "the FFmpeg program reads URLs, pipes and devices"
 
 
 def _chosen(media: MediaInfo, stream: int | None) -> AudioInfo:

@@ -232,7 +232,7 @@ class ConfinedEngine(Confined):
         """Whether a file can have these facts, from which the size of frames follows, and their times."""
         sizes = (video.width, video.height, video.stored_width, video.stored_height)
         try:
-            Clock(media, video.time_base)
+            Clock(media, video)
         except (ArithmeticError, ValueError):
             return False
         return (

@@ -17,10 +17,11 @@ from penstock._common.types import HasDLPack, WritableData
 from penstock._decoding.audio import AudioDecoder, AudioOptions
 from penstock._decoding.engines import input_of, read_by_libav, read_by_program, why_program
 from penstock._decoding.frames_at_rate import FramesAtRate
-from penstock._decoding.frames_by_number import FramesByNumber
+from penstock._decoding.frames_by_number import FramesByNumber, why_early
 from penstock._decoding.framing import Fit, FloatType, Form
 from penstock._decoding.image_files import ImageFiles, VideoSource
 from penstock._decoding.image_frames import images_by_number, open_images, read_images, wanted_images
+from penstock._decoding.libav_engine import LibavEngine
 from penstock._decoding.pixels import Pixels
 from penstock._decoding.plan import DecodeOptions, lost_bits, unmapped_hdr
 from penstock._decoding.program_engine import changes_frames
@@ -75,12 +76,12 @@ class Decoder(DecoderBase):
 
     **Engine.** libav (PyAV) reads regular files, bytes, file objects and URLs in this process, without an FFmpeg
     program. An FFmpeg program, which the first read starts, reads pipes, FIFOs and devices. It also reads files and
-    URLs if you pass `filters`, `input_options`, `follow_playlists`, or `settings` with a program or a thread policy;
-    and a URL from a `start` on. libav then reads the frames that the program writes, some frames ahead on a thread of
-    its own. With `isolated`, libav reads in a process of its own, in a sandbox. `engine` reports which of the two
-    reads, and why.
+    URLs if you pass `filters`, `input_options`, `follow_playlists`, or `settings` with a program or a thread policy.
+    libav then reads the frames that the program writes, some frames ahead on a thread of its own. With `isolated`,
+    libav reads in a process of its own, in a sandbox. `engine` reports which of the two reads, and why.
 
-    **URLs.** libav opens a URL once, and reads it on a thread of its own. If the server stops, `read` with a timeout
+    **URLs.** libav opens a URL once, and reads it on a thread of its own. With `start`, it seeks there. If the server
+    can't do that, libav opens the URL again, and decodes from the beginning. If the server stops, `read` with a timeout
     raises a `StalledError`, and loses nothing. After ``stall_timeout`` without data, libav gives the server up for
     good. `close`, Ctrl-C and a cancelled task don't wait for the server. With `filters` and the other arguments that
     need a program, the URL is opened twice, one after the other: to look at it, and to read it. Nothing can be decoded
@@ -140,8 +141,8 @@ class Decoder(DecoderBase):
         size: width and height in pixels to scale to. One of them may be None, which keeps the aspect ratio. None is the
             video's own size, or the size that `filters` make.
         start: time in seconds, as `VideoFrame.time_s` counts, of the first frame. A time means the frame that is on
-            screen then: the last one that isn't later, or the first of the video if all are. Only a URL, a pipe and a
-            device begin with the first frame that isn't earlier than `start`.
+            screen then: the last one that isn't later, or the first of the video if all are. `filters` get the frames
+            from that one on; of a pipe or a device, they get all frames, and `start` is a time after them.
         end: time in seconds at which the part ends: frames that begin then or later are left out.
         duration: seconds from `start` to the end, instead of `end`; without `start`, from 0.
         count: maximum number of frames, instead of `end`; None reads all.
@@ -271,7 +272,7 @@ class Decoder(DecoderBase):
         self._next_number, self._made_ahead, self._at_rate = 0, dict[int, VideoFrame](), threading.Lock()
         self._plan = self._engine.plan
         video = self._plan.track.video
-        self._clock = Clock(self._plan.track.media, video.time_base)
+        self._clock = Clock(self._plan.track.media, video)
         said = unmapped_hdr(video, self._plan.layout, self._options)
         if said is None and size is None and not filters:
             said = lost_bits(video, pixel_format)
@@ -458,12 +459,12 @@ class Decoder(DecoderBase):
         if self._options.fps is not None:
             start = start or 0.0
         elif start:
-            start = self._engine.questions.begins_s(start)
+            start = self._begins_s(start)
         elif (first_s := (media.start_s or 0.0) - media.zero_s) >= 0:
             start = first_s if end is None or first_s < end else 0.0
         given: AudioOptions = {
             "start": start,
-            "duration": None if end is None else end - (start or 0.0),
+            "end": None if "duration" in options else end,
             "follow_playlists": self._options.follow_playlists,
             "input_options": self._opened.decryption,
         }
@@ -472,6 +473,14 @@ class Decoder(DecoderBase):
         if settings.ffmpeg is None and (program := self._options.settings.ffmpeg) is not None:
             given["settings"] = replace(settings, ffmpeg=program)
         return AudioDecoder(self._opened, **given)
+
+    def _begins_s(self, start: float) -> float:
+        """The time of the first frame of a part; `start` if it has none."""
+        if (told := self._engine.questions.begins_s(start)) is not None:
+            return told
+        assert isinstance(self._engine, LibavEngine), "no other engine reads what has audio"
+        pts = self._engine.first_pts()
+        return start if pts is None else self._clock.time_s(pts)
 
     @overload
     def __getitem__(self, key: SupportsIndex, /) -> VideoFrame: ...
@@ -492,7 +501,9 @@ class Decoder(DecoderBase):
 
         Raises:
             IndexError: if the video has fewer frames.
-            DecoderError: if the frame is damaged, the file has changed, or it is no regular file.
+            DecoderError: if the frame is damaged, or the file has changed.
+            ValueError: if the source is no regular file, or the decoder has `filters`, `input_options` or
+                `follow_playlists`.
         """
         return self._frames()[key]
 
@@ -507,8 +518,7 @@ class Decoder(DecoderBase):
         No frame is converted. What it costs, and what it needs, is as for `batch`.
 
         Raises:
-            ValueError: if the source is no regular file, or the decoder has options that ``decoder[number]`` refuses.
-            DecoderError, ClosedError: as for ``decoder[number]``.
+            DecoderError, ClosedError, ValueError: as for ``decoder[number]``.
         """
         self._check_file("times_s", "Iterate over the decoder, and use frame.time_s")
         return self._frames().times_s()
@@ -540,7 +550,7 @@ class Decoder(DecoderBase):
                 file rounds its times (to 1 ms in Matroska, for instance) and shows the frame that much later.
 
         Raises:
-            ValueError: if `time_s` is negative or not finite.
+            ValueError: if `time_s` is negative or not finite; or as for ``decoder[number]``.
             DecoderError, ClosedError: as for ``decoder[number]``.
         """
         return self._frames().frame_at(time_s)
@@ -600,8 +610,7 @@ class Decoder(DecoderBase):
 
         Raises:
             IndexError, DecoderError, ClosedError: as for ``decoder[number]``.
-            ValueError: if `out` has another shape or dtype, or the decoder has options that ``decoder[number]``
-                refuses.
+            ValueError: if `out` has another shape or dtype; or as for ``decoder[number]``.
             BufferError, TypeError: if `out` is read-only, as JAX's arrays are, or isn't an array.
             TypeError: if you pass both `indices` and `times_s`, or neither.
         """
@@ -627,7 +636,7 @@ class Decoder(DecoderBase):
         if options.fps is not None:
             what, remedy = (
                 f"{argument('fps', float(options.fps))} doesn't",
-                "Pass filters='fps=…' without fps",
+                f"Pass {argument('filters', 'fps=…')} without {argument('fps')}",
             )
         for name, value in given.items():
             if value:
@@ -637,15 +646,14 @@ class Decoder(DecoderBase):
         """The frames by number, from the first use on."""
         self._engine.check_open()
         if self._by_number is None or self._by_number.is_inherited:
-            from penstock._decoding.confined_frames import ConfinedFrames, Delivered
-            from penstock._decoding.frames_by_number import why_early
-
             self._check_by_number()
             options = self._options
             if self._images is not None:
                 self._by_number = images_by_number(self._images, self._plan)
                 return self._by_number
             if options.isolated:
+                from penstock._decoding.confined_frames import ConfinedFrames, Delivered
+
                 confined = ConfinedFrames(self._opened, options, self._stream, self.frame_bytes)
                 self._by_number = self._by_numbers(confined, Delivered())
                 self._by_number.why_short = confined.account.why_short

@@ -15,8 +15,9 @@ from penstock._decoding.program_engine import ProgramEngine
 from penstock._decoding.sequence import Sequence, SequenceFrame
 from penstock._decoding.session import numbered_stream
 from penstock._facts.info import MediaInfo, Track, VideoInfo, check_decodable, check_no_grid, without_decoder
-from penstock._facts.opening import lacks_protocol, open_media
-from penstock._facts.probing import PATIENCE_S, answer_of, info_of, probe, read_beginnings
+from penstock._facts.opening import lacks_protocol, only_frame, open_media
+from penstock._facts.part import Part
+from penstock._facts.probing import PATIENCE_S, Beginning, answer_of, info_of, probe, read_beginnings
 from penstock._facts.questions import InProcess
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
@@ -24,30 +25,37 @@ from penstock._formats import codecs
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock._decoding.engine import Engine
-    from penstock._facts.questions import Questions
     from penstock._facts.source import Source
+    from penstock._ffmpeg.command.settings import DecoderSettings
 
 
 def why_program(opened: Source, options: DecodeOptions) -> str | None:
     """Why the FFmpeg program reads a source; None if libav does in this process."""
-    settings = options.settings
-    reasons = {
-        "filters": options.filters,
-        "input_options": options.input_options,
-        "follow_playlists": options.follow_playlists,
+    reasons = {"filters": options.filters} | reasons_for_program(
+        options.settings, options.input_options, follow_playlists=options.follow_playlists
+    )
+    if told := [what for what, is_given in reasons.items() if is_given]:
+        isolated = ["isolated=True"] if options.isolated else []
+        return f"the FFmpeg program reads with {' and '.join([*isolated, *told])}"
+    if endpoints.is_sequential(opened.url):
+        return "the FFmpeg program reads pipes and devices"
+    return None
+
+
+def reasons_for_program(
+    settings: DecoderSettings, input_options: Mapping[str, object], *, follow_playlists: bool
+) -> dict[str, object]:
+    """What only the FFmpeg program can do, by words for it, and whether it is asked for."""
+    return {
+        "input_options": input_options,
+        "follow_playlists": follow_playlists,
         "settings that name the program": settings.ffmpeg,
         "settings with a thread policy": settings.policy or settings.ffmpeg_policy,
         "a pipe's capacity": settings._knobs.capacity_bytes,
     }
-    if told := [what for what, is_given in reasons.items() if is_given]:
-        isolated = ["isolated=True"] if options.isolated else []
-        return f"the FFmpeg program reads with {' and '.join([*isolated, *told])}"
-    if not endpoints.is_path(opened.url):
-        return None if options.start is None else "the FFmpeg program seeks in URLs"
-    if endpoints.identity(opened.url) is None:
-        return "the FFmpeg program reads pipes and devices"
-    return None
 
 
 def read_by_program(opened: Source, options: DecodeOptions, stream: int | None, reason: str) -> ProgramEngine:
@@ -58,14 +66,17 @@ def read_by_program(opened: Source, options: DecodeOptions, stream: int | None, 
     media = probe(opened, follow_playlists=options.follow_playlists)
     track = Track(opened.url, media, chosen_video(media, stream, options))
     questions = InProcess(track)
-    plan = plan_decode(program, track, _from_frame(options, questions))
+    begins_s = None if options.start is None else questions.begins_s(options.start)
+    plan = plan_decode(program, track, _from(begins_s, options))
     stored = as_stored(program, track, plan) if _is_made_here(opened, plan) else None
-    return ProgramEngine(program, opened, plan, reason, questions, stored=stored)
+    return ProgramEngine(
+        program, opened, plan, reason, questions, stored=stored, knows_first=begins_s is not None
+    )
 
 
-def _from_frame(options: DecodeOptions, questions: Questions) -> DecodeOptions:
-    """The options with the time of the first frame: FFmpeg drops all frames before `start`."""
-    return options if options.start is None else replace(options, start=questions.begins_s(options.start))
+def _from(begins_s: float | None, options: DecodeOptions) -> DecodeOptions:
+    """The options with the time of the first frame, if it's known: FFmpeg then drops all frames before it."""
+    return options if begins_s is None else replace(options, start=begins_s)
 
 
 def _is_made_here(opened: Source, plan: DecodePlan) -> bool:
@@ -87,8 +98,11 @@ def _read_in_sandbox(
     media = isolation.media(PATIENCE_S)
     track = Track(isolation.file.url, media, chosen_video(media, stream, options))
     questions = isolation.about(track.video.index)
-    plan = plan_decode(program, track, _from_frame(options, questions), isolation.sandbox)
-    return ProgramEngine(program, opened, plan, reason, questions, isolation)
+    begins_s = None if options.start is None else questions.begins_s(options.start)
+    plan = plan_decode(program, track, _from(begins_s, options), isolation.sandbox)
+    return ProgramEngine(
+        program, opened, plan, reason, questions, isolation, knows_first=begins_s is not None
+    )
 
 
 def read_by_libav(opened: Source, options: DecodeOptions, stream: int | None) -> Engine:
@@ -116,7 +130,8 @@ def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) 
 
 def _read_url(opened: Source, options: DecodeOptions, stream: int | None) -> Engine:
     """The same for a URL, on a thread: a server may never answer."""
-    opening = partial(_opened_once, opened, options, stream)
+    open_once = _opened_once if options.start is None else _opened_at
+    opening = partial(open_once, opened, options, stream)
     try:
         sequence, ahead, media, video = answer_of(opened.path, opening, Deadline(PATIENCE_S))
     except DecoderError as error:
@@ -132,8 +147,41 @@ def _opened_once(
     opened: Source, options: DecodeOptions, stream: int | None
 ) -> tuple[Sequence, SequenceFrame | DecoderError | None, MediaInfo, VideoInfo]:
     """Opens a file, and decodes its first frame, which shows the facts that the header does not have."""
-    stall_timeout = None if endpoints.is_path(opened.url) else options.settings.stall_timeout
-    container = open_media(opened.url, path=opened.path, stall_timeout=stall_timeout)
+    chosen, opened_video, beginnings = _opened_video(opened, options, stream)
+    sequence = Sequence(chosen, video=opened_video)
+    ahead: SequenceFrame | DecoderError | None = None
+    try:
+        while (frame := sequence.advance()) is None:
+            pass
+        ahead, beginnings[chosen.index].frame = frame, frame.samples
+        beginnings[chosen.index].pts = frame.pts
+    except StopIteration:
+        pass
+    except DecoderError as failure:
+        ahead = failure
+    media = info_of(opened, sequence.video.container, beginnings)
+    return sequence, ahead, media, chosen_video(media, stream, options)
+
+
+def _opened_at(
+    opened: Source, options: DecodeOptions, stream: int | None
+) -> tuple[Sequence, None, MediaInfo, VideoInfo]:
+    """Opens a URL that is to be read from `start` on. Its first keyframe shows the facts that the header lacks."""
+    chosen, opened_video, beginnings = _opened_video(opened, options, stream)
+    first = beginnings[chosen.index]
+    if (keyframe := next((one for one in first.packets if one.is_keyframe), None)) is not None:
+        first.frame = only_frame(opened_video.codec, keyframe)
+    media = info_of(opened, opened_video.container, beginnings)
+    video = chosen_video(media, stream, options)
+    part = Part.of(options.start, options.end, media, video)
+    return Sequence(chosen, part, opened_video), None, media, video
+
+
+def _opened_video(
+    opened: Source, options: DecodeOptions, stream: int | None
+) -> tuple[VideoInput, OpenVideo, dict[int, Beginning]]:
+    """Opens a file for its video, from its beginning, and the first packets of its streams."""
+    container = open_media(opened.url, path=opened.path, stall_timeout=_stall_timeout(opened.url, options))
     media = info_of(opened, container, {})
     video = chosen_video(media, stream, options)
     beginnings, packets = read_beginnings(container, undecoded=video.index)
@@ -143,21 +191,11 @@ def _opened_once(
     # What can't be decoded again to check damage is decoded so that none is made up, where that can be had.
     is_checked = chosen.is_opened_once and chosen.threads is None and codecs.known(video.codec).marks_damage
     has_threads = (chosen.is_strict or chosen.is_opened_once) and not is_checked
-    sequence = Sequence(
-        chosen, video=OpenVideo(chosen, has_threads=has_threads, container=container, ahead=own)
-    )
-    ahead: SequenceFrame | DecoderError | None = None
-    try:
-        while (frame := sequence.advance()) is None:
-            pass
-        ahead, beginnings[video.index].frame = frame, frame.samples
-        beginnings[video.index].pts = frame.pts
-    except StopIteration:
-        pass
-    except DecoderError as failure:
-        ahead = failure
-    media = info_of(opened, sequence.video.container, beginnings)
-    return sequence, ahead, media, chosen_video(media, stream, options)
+    return chosen, OpenVideo(chosen, has_threads=has_threads, container=container, ahead=own), beginnings
+
+
+def _stall_timeout(url: str, options: DecodeOptions) -> float | None:
+    return None if endpoints.is_path(url) else options.settings.stall_timeout
 
 
 def input_of(track: Track, options: DecodeOptions, decoder: str | None) -> VideoInput:
@@ -171,6 +209,7 @@ def input_of(track: Track, options: DecodeOptions, decoder: str | None) -> Video
         is_strict=not options.conceal_errors,
         threads=options.settings.threads,
         is_opened_once=not endpoints.is_path(track.source),
+        stall_timeout=_stall_timeout(track.source, options),
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar
+from weakref import WeakMethod
 
 import numpy as np
 import numpy.typing as npt
@@ -83,11 +84,12 @@ class _Turns:
     """A lock, behind whose use something is done, also if a signal handler asks for that while its thread has the lock.
 
     Args:
-        end: that, while nobody else has the lock.
+        end: that, while nobody else has the lock: a method of the object that has this one.
     """
 
     def __init__(self, end: Callable[[], None]) -> None:
-        self._lock, self._end, self._holder = threading.Lock(), end, 0
+        # Weak: otherwise that object would wait for the garbage collector.
+        self._lock, self._end, self._holder = threading.Lock(), WeakMethod(end), 0
 
     def __enter__(self) -> None:
         if self._holder == threading.get_ident():
@@ -104,7 +106,8 @@ class _Turns:
         """Does that, now or when whoever has the lock is done."""
         if self._lock.acquire(blocking=False):
             try:
-                self._end()
+                if (end := self._end()) is not None:
+                    end()
             finally:
                 self._lock.release()
 
@@ -136,7 +139,7 @@ class FramesByNumber(Closable):
         self.why_short: str | None = None
         self._plan, self._media = plan, plan.track.media
         self._time_base = plan.track.video.time_base
-        self._clock = Clock(self._media, self._time_base)
+        self._clock = Clock(self._media, plan.track.video)
         self._file, self._pixels = file, pixels
         self._batches = (0, _SlotPool(0, 0))  # memory for batches, and for how many frames each
         self._lock = _Turns(self._release)

@@ -46,7 +46,7 @@ class Form:
             )
         if self.fill is not None and self.fit != "contain":
             raise ValueError(
-                f"{argument('fill', self.fill)} has no effect without fit='contain'. Leave it out"
+                f"{argument('fill', self.fill)} has no effect without {argument('fit', 'contain')}. Leave it out"
             )
         if self.value_range is not None:
             self._check_value_range()
@@ -111,8 +111,7 @@ class Framing:
             )
         if form.fit != "stretch" and (size is None or None in size):
             raise ValueError(
-                f"{argument('fit', form.fit)} needs a width and a height, not {argument('size', size)}. Pass "
-                "size=(224, 224)"
+                f"{argument('fit', form.fit)} needs a width and a height. Pass {argument('size', (224, 224))}"
             )
         delivered = _delivered_size((width, height), size)
         scaled = delivered
@@ -180,7 +179,7 @@ class Framing:
         return [] if is_whole else [f"crop={width}:{height}:{left}:{top}:exact=1"]
 
     def cut_filters(self, delivered: str) -> list[str]:
-        """FFmpeg's filters that cut the frame out of the scaled picture, which is in that pixel format."""
+        """FFmpeg's filters that cut the frame out of the scaled picture, of which that pixel format is delivered."""
         # Behind the conversion, the pixels of a crop are those of the whole picture.
         crop = [] if self.is_scaled else self._crop_filters
         if self.made == self.scaled:

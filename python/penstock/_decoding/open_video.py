@@ -70,6 +70,7 @@ class VideoInput:
         threads: how many threads libav uses, `MOST_THREADS` at most; None leaves it to libav, or to a quota of the
             container.
         is_opened_once: it can't be opened again, or not at the same place, as a URL.
+        stall_timeout: how many seconds a read may wait for a URL; None for any time.
     """
 
     source: str
@@ -80,6 +81,7 @@ class VideoInput:
     is_strict: bool
     threads: int | None
     is_opened_once: bool = False
+    stall_timeout: float | None = None
 
 
 class OpenVideo:
@@ -121,23 +123,41 @@ class OpenVideo:
         return self._threads == 1 and codecs.known(self.codec_name).marks_damage
 
     def _begin(self, container: InputContainer | None = None, ahead: Iterable[Packet] = ()) -> None:
-        self.container = container or open_media(self._chosen.source, (self._chosen.container,))
+        chosen = self._chosen
+        self.container = container or open_media(
+            chosen.source, (chosen.container,), path=chosen.path, stall_timeout=chosen.stall_timeout
+        )
         self._ahead = deque(ahead)
         self._failure: LibavError | None = None  # of the demuxer
         self._stream: VideoStream = self.container.streams[self._chosen.index]  # type: ignore[assignment]
         self._unwrapped = Unwrapped(self._stream)
         self.codec = self._stream.codec_context
         if self._chosen.decoder is not None:
-            self.codec = cast("VideoCodecContext", av.CodecContext.create(self._chosen.decoder, "r"))
-            self.codec.extradata = self._stream.codec_context.extradata
-        self._set_up()
+            self.codec = self._decoder_by_name(self._chosen.decoder)
+        self._set_up(self.codec, self._threads)
 
-    def _set_up(self) -> None:
+    def _decoder_by_name(self, name: str) -> VideoCodecContext:
+        codec = cast("VideoCodecContext", av.CodecContext.create(name, "r"))
+        codec.extradata = self._stream.codec_context.extradata
+        return codec
+
+    def _set_up(self, codec: VideoCodecContext, threads: int) -> None:
         # By frames alone: the threads of slices can't be left behind in the child of a fork.
-        self.codec.thread_type = ThreadType.NONE if self._threads == 1 else ThreadType.FRAME
-        self.codec.thread_count = min(self._threads, MOST_THREADS)
-        if self._chosen.is_strict and not codecs.known(self.codec_name).is_lenient and not self.conceals:
-            self.codec.options = {"err_detect": "explode"}
+        codec.thread_type = ThreadType.NONE if threads == 1 else ThreadType.FRAME
+        codec.thread_count = min(threads, MOST_THREADS)
+        known = codecs.known(self.codec_name)
+        conceals = threads == 1 and known.marks_damage
+        if self._chosen.is_strict and not known.is_lenient and not conceals:
+            codec.options = {"err_detect": "explode"}
+
+    def decoder_of_one(self) -> VideoCodecContext:
+        """A decoder for one frame, after which there may be no other: threads take time to begin and to end."""
+        if not self.has_threads:
+            return self.codec
+        name = self._chosen.decoder
+        codec = _decoder_like(self._stream) if name is None else self._decoder_by_name(name)
+        self._set_up(codec, threads=1)
+        return codec
 
     def use_threads(self, *, has_threads: bool) -> bool:
         """Decides again whether libav may decode several frames at once. False if it decodes already."""
@@ -145,8 +165,13 @@ class OpenVideo:
             return False
         self._threads = _threads_of(self._chosen) if has_threads else 1
         self.codec.options = {}
-        self._set_up()
+        self._set_up(self.codec, self._threads)
         return True
+
+    @property
+    def latest_read(self) -> int | None:
+        """The latest time of decoding of the packets that were read, and are given again; None without one."""
+        return max((packet.dts for packet in self._ahead if packet.dts is not None), default=None)
 
     @property
     def stream(self) -> VideoStream:
@@ -234,6 +259,14 @@ class OpenVideo:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _decoder_like(stream: VideoStream) -> VideoCodecContext:
+    """Another decoder with all that the container tells of a stream. PyAV makes one only of a stream to be written."""
+    with av.open("null", "w", format="null") as output:
+        codec = cast("VideoCodecContext", output.add_stream_from_template(stream, opaque=True).codec_context)
+    codec.codec_tag = stream.codec_context.codec_tag
+    return codec
 
 
 def _visible(packet: Packet) -> Packet:

@@ -21,6 +21,7 @@ from penstock._decoding.planes import plane_rows
 from penstock._decoding.program_frames import Steps
 from penstock._decoding.session import OTHER_SIZE
 from penstock._facts.info import MediaInfo, Track, VideoInfo
+from penstock._facts.opening import has_no_times
 from penstock._facts.part import Part
 from penstock._facts.seeking import may_seek, seek_arguments
 from penstock._ffmpeg.command import endpoints
@@ -267,7 +268,11 @@ def plan_decode(
     elif own == "pal8" and (width, height) == own_size:
         # FFmpeg's `scale` may replace the palette. Another size is an error here.
         scaled[-1] = f"crop=if(eq(iw\\,{width})*eq(ih\\,{height})\\,{width}\\,{OTHER_SIZE}):{height}"
-    filters = (*scaled, f"format={delivered}", *framing.cut_filters(delivered))
+    filters = (
+        *scaled,
+        f"format={delivered}",
+        *framing.cut_filters(layout.pixel_format if is_gray(layout.pixel_format) else delivered),
+    )
     is_recolored = options.filters or not options.color_matrix == options.color_range == "auto"
     return DecodePlan(
         *(layout, delivered, conversion, converted_by, turns, filters, options, track, decoder),
@@ -452,6 +457,10 @@ def _reading(
     """FFmpeg's arguments that read the stream, and the filters that drop what is before ``start``."""
     source, media, video = track.source, track.media, track.video
     seek, trim = seek_arguments(options.start, source, media, video, end=options.end, may_seek=may_seek)
+    is_raw = has_no_times(media.container) and video.start_s is None
+    if is_raw and not options.filters:  # with which FFmpeg may begin again in the middle
+        # Before 7, FFmpeg begins later with a raw stream whose frames are reordered.
+        trim = ["setpts=PTS-STARTPTS", *trim]
     return [
         # Times and pictures as they are in the file: FFmpeg 5.1 does not see each display matrix.
         *("-copyts", "-noautorotate", *uncropped),

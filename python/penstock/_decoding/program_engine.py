@@ -16,13 +16,15 @@ from penstock._common.messages import plural
 from penstock._common.reports import DecoderEngine, DecoderStats
 from penstock._decoding.confined_output import ConfinedOutput
 from penstock._decoding.engine import Made
-from penstock._decoding.libav_engine import LibavEngine, Read
+from penstock._decoding.libav_engine import LibavEngine
 from penstock._decoding.pixels import ProgramPixels
 from penstock._decoding.program_frames import ProgramFrames, Steps
 from penstock._decoding.sequence import SequenceFrame
 from penstock._decoding.session import KILL_GRACE_S, LATE, DecodeSession, OnDemand
+from penstock._decoding.turns import Read
 from penstock._facts import completeness
 from penstock._facts.completeness import End
+from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.child import DRAIN_GRACE_S
 from penstock._ffmpeg.program.process import FFmpegProcess
 from penstock.errors import DecoderError, StalledError
@@ -66,6 +68,8 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
         frame_bytes: bytes of a frame that it writes.
         questions: answers what else there is to know of the file.
         isolation: the sandbox that it runs in; None if it may do all.
+        knows_first: `plan` begins at the time of a frame. Otherwise FFmpeg writes all frames from the beginning on, and
+            those before the one that is on screen at `start` are dropped here.
 
     Attributes:
         how: how its frames are read, for people.
@@ -83,8 +87,10 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
         frame_bytes: int,
         questions: Questions,
         isolation: Isolation | None,
+        *,
+        knows_first: bool,
     ) -> None:
-        track = plan.track
+        track, self._part = plan.track, plan.part
         super().__init__(
             *(opened, track.source, track.media, track.video.index),
             is_strict=not plan.options.conceal_errors,
@@ -95,18 +101,44 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
         self._isolation = isolation  # which keeps the file open
         self._frames: ProgramFrames | ConfinedOutput | None = None
         self._count = 0
+        self._most: int | None = None  # frames, after which FFmpeg is ended
+        self._is_before_part = plan.options.start is not None and not knows_first
+        self._held: tuple[int, Any] | None = None  # the last frame before `start`
+        self._after: tuple[int, Any] | None = None  # the next one
+        if self._is_before_part:
+            self._most = plan.options.count
+            self._written = replace(written, options=replace(written.options, start=None, count=None))
 
-    def advance(self) -> SequenceFrame:
-        """The next frame. Waits as long as it takes.
+    def advance(self) -> SequenceFrame | None:
+        """The next frame; None if it isn't there yet. Waits as long as it takes.
 
         Raises:
             StopIteration: there are no more.
             DecoderError, OSError: it cannot be decoded or read.
         """
-        if (read := self.session.read()) is None:
+        if self._has_enough:
+            raise StopIteration
+        read, self._after = self._after or self.session.read(), None
+        if self._is_before_part:
+            if read is not None and read[0] < self._part.at:
+                self._held = read
+                return None
+            self._is_before_part = False
+            read = self._first_of_part(read)
+        if read is None:
             raise StopIteration  # whether all is well is found out where a caller can try again
         self._count += 1
         return SequenceFrame(self._count - 1, *read)
+
+    def _first_of_part(self, read: tuple[int, Any] | None) -> tuple[int, Any] | None:
+        """The frame on screen at `start`: the one that is held, or the next one; None if there is none."""
+        held, self._held = self._held, None
+        if held is None or (read is not None and read[0] == self._part.at):
+            return read
+        if read is None and self._part.end_of(held[0], 0) <= self._part.least:
+            return None
+        self._after = read
+        return held
 
     def lend(self) -> None:
         """Nothing: no file is open."""
@@ -119,6 +151,16 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
     def end(self, _: Track) -> End:
         """Nothing: `finish` tells."""
         return End()
+
+    @property
+    def _has_enough(self) -> bool:
+        return self._most is not None and self._count == self._most
+
+    def finish(self) -> None:
+        """Finds out whether all is well. Ends FFmpeg if it would write more than is wanted."""
+        if self._has_enough:
+            self.session.process.kill()
+        super().finish()
 
     def stop(self) -> None:
         """Ends FFmpeg at once. May be called again."""
@@ -133,7 +175,7 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
     def _start(self) -> DecodeSession[tuple[int, Any]]:
         """Starts FFmpeg; again from the beginning of the file, if it would lose frames by a seek."""
         run, start = super()._start(), self.plan.options.start
-        if start is None or not self.plan.may_seek:
+        if start is None or self._is_before_part or not self.plan.may_seek:
             return run
         try:
             # FFmpeg opens the file meanwhile, so this usually costs no time.
@@ -177,21 +219,25 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
         assert self._frames is not None
         return self._frames.steps
 
+    def _given(self, _: DecodeSession[tuple[int, Any]]) -> int:
+        return self._count
+
     def _end_of(self, run: DecodeSession[tuple[int, Any]]) -> End:
+        run.has_succeeded = run.has_succeeded or self._has_enough
         if self._steps.is_lost:
-            after = f"after {plural(run.delivered, 'frame')}"
+            after = f"after {plural(self._count, 'frame')}"
             remedy = ". Leave out `filters`" if self.plan.options.filters else ""
             return End(
                 f"a time is missing or too far from 0, or the size or format changes where the times go back, {after}"
                 + remedy
             )
         end = super()._end_of(run)
-        if end.reason is None and not run.delivered:
+        if end.reason is None and not self._count:
             return End(completeness.why_no_frames(self.plan.track.media, self.plan.options.start))
         return end
 
     def _is_all_asked_for(self, run: DecodeSession[tuple[int, Any]]) -> bool:
-        if run.delivered == self.plan.options.count:
+        if self._count == self.plan.options.count:
             return True
         part, steps = self.plan.part, self._steps
         return steps.latest is not None and not part.has(steps.latest + max(steps.longest, part.usual))
@@ -203,7 +249,7 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
         unit = float(self.plan.track.video.time_base)
         return self.questions.at_end(
             completeness.Delivered(
-                frames=run.delivered if options.start is None else None,
+                frames=self._count if options.start is None else None,
                 last_s=last * unit,
                 longest_s=self._steps.longest * unit,
             )
@@ -215,6 +261,8 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
         Either the file begins there, or FFmpeg does, because it seeks to a place some frames before `start`.
         """
         start = self.plan.options.start
+        if endpoints.identity(self.plan.track.source) is None:
+            return None  # it can't be read again
         is_inside = self.questions.begins_inside_group()
         if start is None and not is_inside:
             return None
@@ -243,7 +291,7 @@ class ProgramEngine(LibavEngine):
     """Decodes frames in sequence by an FFmpeg program, which the first read starts. A thread reads some frames ahead.
 
     Args:
-        program, plan, questions, isolation: as for `ProgramRun`.
+        program, plan, questions, isolation, knows_first: as for `ProgramRun`.
         reason: why it reads the source.
         stored: what FFmpeg writes where this process makes the frames of that; None if FFmpeg makes them.
     """
@@ -257,10 +305,13 @@ class ProgramEngine(LibavEngine):
         questions: Questions,
         isolation: Isolation | None = None,
         stored: DecodePlan | None = None,
+        *,
+        knows_first: bool,
     ) -> None:
         pixels = ProgramPixels(plan, stored)
         self._run = ProgramRun(
-            *(program, opened, plan, stored or plan, pixels.input_bytes, questions, isolation)
+            *(program, opened, plan, stored or plan, pixels.input_bytes, questions, isolation),
+            knows_first=knows_first,
         )
         super().__init__(plan, self._run, reason, may_hang=True, pixels=pixels)
         self.questions, self._isolation = questions, isolation
@@ -340,11 +391,11 @@ class ProgramEngine(LibavEngine):
         self.check_usable()
         return self._run.session
 
-    def _await(self, read: Read, deadline: Deadline) -> bool:
+    def _await(self, read: Read[Made], deadline: Deadline) -> bool:
         """Waits until a read is done, as long as FFmpeg shows signs of life. False at the end, if none shows that."""
         return self._run.session.wait_for(self._is_there, deadline, LATE, read)
 
-    def _is_there(self, read: Read, timeout_s: float) -> bool:
+    def _is_there(self, read: Read[Made], timeout_s: float) -> bool:
         """Waits for a read. False if what a wrapper of FFmpeg has left running keeps the pipe open."""
         if self._is_done(read, timeout_s):
             return True

@@ -50,7 +50,7 @@ class RandomAccess:
         video: the stream, if iteration has opened it: at its beginning, and without a decoder in use.
 
     Raises:
-        DecoderError: the source is no regular file.
+        ValueError: the source is no regular file.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class RandomAccess:
     ) -> None:
         self.path, self._account, self._is_checked = chosen.path, account, account is not None
         if (identity := endpoints.identity(chosen.source)) is None:
-            raise DecoderError(
+            raise ValueError(
                 f"decoder[i], frame_at() and batch() need a regular file, which {self.path} is not. Iterate over the "
                 "decoder instead"
             )
@@ -129,9 +129,11 @@ class RandomAccess:
         account = self.account
         wanted = {int(account.shown[place]): place for place in places}
         by_start = sorted((next(account.starts(packet)), packet) for packet in wanted)
+        decode: _Decode | None = None
         for start, group in groupby(by_start, key=lambda one: one[0]):
             missing = {packet for _, packet in group}
-            for packet, frame in self._decode_for(start, missing).frames(account, start, missing):
+            decode = self._decode_for(start, missing, decode)
+            for packet, frame in decode.frames(account, start, missing):
                 yield wanted[packet], frame
             for packet in sorted(missing):
                 yield wanted[packet], self._again(packet, wanted[packet])[1]
@@ -179,11 +181,13 @@ class RandomAccess:
                     start = next(starts, start)
         raise LostError(place)
 
-    def _decode_for(self, start: int, wanted: set[int]) -> _Decode:
-        """The decode that leads to these packets if one does; else another one, which will seek."""
+    def _decode_for(self, start: int, wanted: set[int], latest: _Decode | None) -> _Decode:
+        """The decode that leads to these packets if one does; else one that seeks, of this call if it has one."""
         for decode in self._decodes:
             if decode.leads_to(self.account, start, wanted):
                 return self._used(decode)
+        if latest is not None:
+            return latest
         if not self._decodes or (len(self._decodes) < _MOST_DECODES and self._decodes[-1].is_in_use):
             return self._used(_Decode(self._chosen))
         return self._used(self._decodes[0])

@@ -10,6 +10,8 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, NoReturn
 
+from av.error import FFmpegError as LibavError
+
 from penstock._decoding.account import Account
 from penstock._decoding.open_video import OpenVideo, VideoInput
 from penstock._decoding.random_access import RandomAccess
@@ -92,7 +94,7 @@ class Sequence:
         if self._run is not None:
             return
         if self._chosen.is_opened_once:
-            self._run_plain(None)
+            self._run_plain(self._wanted())
             return
         is_named, self._counts = judged(self._video)
         self._is_named = is_named and self._chosen.is_strict
@@ -110,7 +112,7 @@ class Sequence:
         [packet] = islice(video.packets(), 1)
         video.give_back([packet])
         is_sound = packet.size and not packet.is_discard and not packet.is_corrupt
-        frame = only_frame(codec, packet) if is_sound else None
+        frame = only_frame(video.decoder_of_one(), packet) if is_sound else None
         if frame is not None and not frame.is_corrupt:
             pts = facts_of(packet).pts
             self._ready.append((pts, frame))
@@ -352,18 +354,26 @@ class Sequence:
             return False
         return not times_go_back(self._chosen.source, self._chosen.container, self._chosen.index)
 
-    def _seek_before(self, wanted: int, margins_s: tuple[int, ...] = _MARGINS_S) -> Packet | None:
-        """Goes to a keyframe at or before a time, and returns it; None if the file is read from its beginning."""
+    def _seek_before(
+        self, wanted: int, margins_s: tuple[int, ...] = _MARGINS_S, latest: int | None = None
+    ) -> Packet | None:
+        """Goes to a keyframe at or before a time, and returns it; None if the file is read from its beginning.
+
+        Args:
+            latest: when the last packet is decoded that is to be given again; None if a seek may lead before it.
+        """
         unit, begins = self._video.stream.time_base or 1, self._video.stream.start_time or 0
         targets = [wanted - round(margin_s / unit) for margin_s in margins_s]
-        if targets[0] <= begins:
+        if targets[0] <= begins or (latest is not None and targets[0] <= latest):
             return None
         for target in targets:
-            if target <= begins or not self._video.seek(target):
-                break
-            if found := _from_key_before(self._video.packets(), wanted):
-                self._video.give_back(found)
-                return found[0]
+            with suppress(LibavError):  # of a server that can't seek
+                if target > begins and self._video.seek(target):
+                    if found := _from_key_before(self._video.packets(), wanted, latest):
+                        self._video.give_back(found)
+                        return found[0]
+                    continue
+            break
         self._video.rewind()
         return None
 
@@ -380,7 +390,8 @@ class Sequence:
         is_seekable = not self._counts and containers.known(self._chosen.container).may_seek
         self._has_sought = False
         if wanted is not None and is_seekable and self._may_seek:
-            self._has_sought = self._seek_before(wanted, _PLAIN_MARGINS_S) is not None
+            key = self._seek_before(wanted, _PLAIN_MARGINS_S, self._video.latest_read)
+            self._has_sought = key is not None
         self._run = PlainRun(
             self._video,
             is_strict=self._chosen.is_strict,
@@ -401,8 +412,12 @@ class Sequence:
         self._video, self._is_lent = OpenVideo(self._chosen, has_threads=has_threads), False
 
 
-def _from_key_before(packets: Iterator[Packet], wanted: int) -> list[Packet]:
-    """The packets from the last keyframe on that is shown at or before `wanted`, up to one behind it."""
+def _from_key_before(packets: Iterator[Packet], wanted: int, latest: int | None) -> list[Packet]:
+    """The packets from the last keyframe on that is shown at or before `wanted`, up to one behind it.
+
+    None if there is no such keyframe, or if a packet is before `latest`: libav takes a failed seek in AVI by URL for
+    one to the beginning.
+    """
     read: list[Packet] = []
     for packet in packets:
         time = packet.dts if packet.pts is None else packet.pts
@@ -412,6 +427,8 @@ def _from_key_before(packets: Iterator[Packet], wanted: int) -> list[Packet]:
         if read or is_before:
             read.append(packet)
         decoded = packet.pts if packet.dts is None else packet.dts
+        if decoded is not None and latest is not None and decoded < latest:
+            return []
         if decoded is not None and decoded > wanted:
             break
     return read

@@ -335,14 +335,20 @@ class OnDemand(Closable, Generic[Item]):
                 end = self._end_of(run)
                 if end.reason is not None:
                     advice = _OVER_GAPS if any(gap in run.process.log.text for gap in _GAPS) else None
-                    self._failure = run.failure(f"{self._opened.path}: {end.reason}", run.delivered, advice)
+                    self._failure = run.failure(
+                        f"{self._opened.path}: {end.reason}", self._given(run), advice
+                    )
                 self.warning, self._is_judged = end.warning, True
         if self._failure is not None:
             raise self._failure
 
+    def _given(self, run: DecodeSession[Item]) -> int:
+        """How many frames were given to the caller."""
+        return run.delivered
+
     def _end_of(self, run: DecodeSession[Item]) -> End:
         """What the end of FFmpeg means: why reading has failed, and what to say of the file."""
-        process, after = run.process, f"after {plural(run.delivered, 'frame')}"
+        process, after = run.process, f"after {plural(self._given(run), 'frame')}"
         said = process.log.text
         if process.returncode not in (0, None) and has_no_frames(said):
             return End("the video stream has no frames that FFmpeg can decode")

@@ -6,17 +6,14 @@ Advice stands beside FFmpeg's own words and does not replace them; a message wit
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from penstock._common.messages import argument
-from penstock._encoding.encoders import default_encoder
-from penstock._encoding.output_pixel_format import AUTO
 from penstock._encoding.plan import EncodePlan
-from penstock._ffmpeg.command import containers
 from penstock._ffmpeg.command.arguments import FILTER_OPTIONS
 from penstock._ffmpeg.program import capabilities
 from penstock._ffmpeg.program.capabilities import Option, did_you_mean
-from penstock._ffmpeg.program.messages import FAILED_OUTPUT, without_colors
+from penstock._ffmpeg.program.messages import without_colors
 
 # From x264_preset_names and x264_tune_names in x264.h, which x265 shares; FFmpeg's help does not list them.
 _X264_VALUES = {
@@ -92,51 +89,6 @@ def _preset_or_tune(plan: EncodePlan, found: re.Match[str]) -> str:
     return f"{plan.codec} has no {wrong} {value!r}.{did_you_mean(value, known)} It has {', '.join(known)}"
 
 
-def _no_encoder(plan: EncodePlan, found: re.Match[str]) -> str:
-    return (
-        f"{found[1]} can't hold audio, or FFmpeg has no default audio codec for it. Leave audio out, write another "
-        "container, or pass AudioFile(path, codec='aac') or AudioTrack(48000, 2, codec='aac')"
-    )
-
-
-def _container(plan: EncodePlan, found: re.Match[str]) -> str:
-    near = did_you_mean(found[1], capabilities.muxers(plan.program))
-    known = containers.of_ending(f".{found[1]}")
-    named = known and known.name
-    by_extension = f" {named!r} is FFmpeg's name for it." if named not in (None, found[1]) else near
-    return f"there is no container format {found[1]!r}.{by_extension} `ffmpeg -muxers` lists them"
-
-
-def _no_container(plan: EncodePlan, found: re.Match[str]) -> str:
-    for name, value in plan.options.items():
-        if str(value) == found[1]:  # FFmpeg takes it for an output
-            flag = argument(f"options.{name}", None)
-            return (
-                f"{argument(f'options.{name}', value)} has a value, but FFmpeg's option has none. Pass {flag}"
-            )
-    remedy = f"End it with .mp4 or .mkv, or pass {argument('options.f', 'matroska')}"
-    return f"the name {plan.output.name!r} has no ending that FFmpeg knows. {remedy}"
-
-
-def _not_seekable(plan: EncodePlan, found: re.Match[str]) -> str:
-    return (
-        f"{found[1]} can't be written to a stream, because its beginning is written last. Pass "
-        f"{argument('crash_safe', True)}, or {argument('options.f', 'matroska')}, or {argument('options.f', 'mpegts')}"
-    )
-
-
-def _experimental(plan: EncodePlan, found: re.Match[str]) -> str:
-    encoder = found[1] or found[2] or plan.codec
-    return f"{encoder} is experimental here. Pass {argument('options.strict', 'experimental')} to use it"
-
-
-def _no_timecode(plan: EncodePlan, found: re.Match[str]) -> str:
-    return (
-        f"{plan.output.container_name} holds no time code at so many frames per second. Write mkv, or pass "
-        f"{argument('timecode', None)}"
-    )
-
-
 def _frame_count(plan: EncodePlan, found: re.Match[str]) -> str | None:
     options = {name: name.partition(":")[0] for name in plan.options}
     causes = [name for name, plain in options.items() if plain in _COUNT_OPTIONS]
@@ -150,75 +102,6 @@ def _frame_count(plan: EncodePlan, found: re.Match[str]) -> str | None:
     )
 
 
-def _other_codec(plan: EncodePlan, found: re.Match[str]) -> str:
-    audio = re.search(r"tag for codec (\w+) in stream #[1-9]", found.string)
-    if audio is not None:
-        return f"this container can't hold {audio[1]} audio. Leave its codec out, or write .mkv, which holds most"
-    remedy = "Write .mkv or .mov, which hold most, or use another codec"
-    if plan.request.codec != AUTO and not plan.output.are_images:
-        default = default_encoder(plan.output, plan.program)
-        if default != plan.codec:
-            remedy = f"Leave codec out to get {default}, or write .mkv or .mov, which hold most"
-    return f"this container can't hold {plan.codec} video. {remedy}"
-
-
-def _odd_size(plan: EncodePlan, found: re.Match[str]) -> str:
-    return (
-        f"{plan.codec} needs an even width and height. Pass {argument('odd_size', 'pad')}, or "
-        f"{argument('output_pixel_format', 'yuv444p')}"
-    )
-
-
-def _pixel_format(plan: EncodePlan, found: re.Match[str]) -> str:
-    near = did_you_mean(found[1], capabilities.pixel_formats(plan.program))
-    return f"there is no output_pixel_format {found[1]!r}.{near} `ffmpeg -pix_fmts` lists them"
-
-
-def _filter(plan: EncodePlan, found: re.Match[str]) -> str:
-    return _no_filter(found[1], capabilities.filters(plan.program))
-
-
-def _no_filter(name: str, known: Iterable[str]) -> str:
-    near = did_you_mean(name, known)
-    return f"FFmpeg has no filter {name!r}{near and f'.{near}'}"
-
-
-def _filter_text(plan: EncodePlan, found: re.Match[str]) -> str:
-    known = capabilities.filters(plan.program)
-    for part in re.split(r"[,;]", found[1]):
-        name = re.sub(r"^\s*(?:\[\w+\])*", "", part).partition("=")[0].partition("@")[0].strip()
-        if known and name and name not in known:
-            return _no_filter(name, known)
-    return f"a filter in {found[1]!r} has a syntax error. `ffmpeg -h filter=NAME` shows its options"
-
-
-def _filter_option(plan: EncodePlan, found: re.Match[str]) -> str:
-    # FFmpeg prints the filter or the option first.
-    name, option = (found[1], found[2]) if found[1] else (found[4], found[3])
-    near = did_you_mean(option, capabilities.filter_options(plan.program, name))
-    return f"the filter {name!r} has no option {option!r}{near and f'.{near}'}"
-
-
-def _one_picture(plan: EncodePlan, found: re.Match[str]) -> str:
-    output = plan.output
-    numbered = f"{output.name.removesuffix(output.ending)}%05d{output.ending}"
-    return f"{output.name} holds one picture. Use {numbered} for an image sequence, or .apng or .webp for an animation"
-
-
-def _times_go_back(plan: EncodePlan, found: re.Match[str]) -> str | None:
-    if not plan.sounds:
-        return None
-    return (
-        "the audio's timestamps go backwards, as in joined files, and a copy keeps them. Pass "
-        "AudioFile(path, codec='aac') to encode the audio again, which doesn't help with Opus"
-    )
-
-
-def _always(advice: str) -> Callable[[EncodePlan, re.Match[str]], str]:
-    """Returns `advice` for every match, with what ``{output}``, ``{found[1]}`` and the like stand for."""
-    return lambda plan, found: advice.format(codec=plan.codec, output=plan.output.name, found=found)
-
-
 def _known_options(plan: EncodePlan) -> dict[str, Option]:
     return {
         **capabilities.global_options(plan.program),
@@ -228,59 +111,12 @@ def _known_options(plan: EncodePlan) -> dict[str, Option]:
     }
 
 
-# Patterns in FFmpeg's messages, and the advice for each. The first match counts, so causes come before consequences.
+# Patterns in FFmpeg's messages about names and values that the user gave, and the advice for each: FFmpeg doesn't tell
+# those that it has. All other messages say by themselves what is wrong. The first match counts.
 _ADVICE: tuple[tuple[str, Callable[[EncodePlan, re.Match[str]], str | None]], ...] = (
     (r"(?:Unknown encoder|Invalid encoder type) '(.+)'", _codec),
     (r"Unrecognized option '(.+)'", _option),
-    (r"Requested output format '(.+)' is not", _container),
-    (r"Unable to (?:find a suitable|choose an) output format for '(.*?)'", _no_container),
-    (r"Unknown pixel format requested: (.+)\.", _pixel_format),
     (r"Error setting preset/tune (.+)/(.+)\.", _preset_or_tune),
     (r"Error setting option (\S+) to value (.+)\.", _value),
-    (r"No such filter: '(.+)'", _filter),
-    (
-        r"\[Parsed_(\w+)_\d+ @ \S+\] Option '(.+)' not found|Error applying option '(.+)' to filter '(.+)'",
-        _filter_option,
-    ),
-    (r"Error parsing filterchain '(.+)' around", _filter_text),
-    (r"Automatic encoder selection failed.* Default encoder for format (\S+) ", _no_encoder),
-    (
-        r"The encoder '(.+?)' is experimental|(\w+) in \w+ support is experimental|experimental codecs are not enabled",
-        _experimental,
-    ),
-    (
-        r"Cannot load lib(?:cuda|nvidia)|Cannot load nvcuda|No (?:capable|VA) d|No device available"
-        r"|No NVENC capable devices|OpenEncodeSessionEx failed|Failed to set value '.*' for option 'vaapi",
-        _always(
-            "{codec} needs a GPU and its driver, which FFmpeg didn't find. Use libx264, which needs no GPU"
-        ),
-    ),
-    (r"\[(\S+) @ \S+\] muxer does not support non seekable output", _not_seekable),
-    (
-        r"only supported in MP4|are supported for|not compatible with|Could not find tag for codec"
-        r"|not currently supported in container"
-        r"|supports only a single video|Unsupported codec id|No audio stream present|does not contain any stream",
-        _other_codec,
-    ),
-    (r"(?:width|height) not divisible by", _odd_size),
-    (
-        r"Source (?:Width|Height) must be at least (\d+)",
-        _always(
-            "{codec} needs pictures of at least {found[1]}x{found[1]} pixels. Scale them, or use another codec"
-        ),
-    ),
-    (r"(?i)non.monoton\w+ dts(?: in output|;)|non monotonically increasing dts to muxer", _times_go_back),
-    (r"Cannot write more than one file with the same name", _one_picture),
-    (r"fps \d+ is too large", _no_timecode),
-    (
-        r"Connection refused",
-        _always("nothing listens at {output}. Start the server or player first"),
-    ),
-    (
-        FAILED_OUTPUT.pattern,
-        _always(
-            "one output of tee failed. Fix it, or add onfail=ignore to its options to get a warning instead"
-        ),
-    ),
     (r"FFmpeg encoded (\d+) of (\d+) frames and ended with exit code 0", _frame_count),
 )

@@ -295,12 +295,17 @@ def _rate(
     is_part = decoder is not None and decoder._options.start
     is_timed = video.is_variable_frame_rate
     if decoder is not None and not is_part and has_times:
-        if video.start_s is None:
-            is_timed |= not _decodes_evenly(decoder)
-        else:
-            # A filter may change how many frames there are.
-            is_timed = decoder._options.filters is not None or not _is_constant(media, video, decoder)
+        is_timed = has_own_times(decoder)
     return None if is_timed and has_times else video.frame_rate or _USUAL_FPS
+
+
+def has_own_times(decoder: Decoder) -> bool:
+    """Whether a decoder's frames come at other times than those of a constant rate."""
+    media, video = decoder.file, decoder.stream
+    if video.start_s is None:
+        return video.is_variable_frame_rate or not _decodes_evenly(decoder)
+    # A filter may change how many frames there are.
+    return decoder._options.filters is not None or not _is_constant(media, video, decoder)
 
 
 def _lost_times(media: MediaInfo, video: VideoInfo, *, begins_later: bool, varies: bool) -> Iterable[str]:

@@ -233,10 +233,10 @@ class OutputFile:
                 raise ReplacedError(
                     f"{self.path} was replaced while the video was written. The new video is {part}"
                 )
-            _sync(part)
+            sync(part)
             part.replace(self.path)
             self.written = self.path
-            _sync(self.path.parent)
+            sync(self.path.parent)
         except OSError as error:
             raise ReplacedError(
                 f"{self.path} couldn't be replaced ({error.strerror}). The new video is {part}"
@@ -374,7 +374,8 @@ def _is_mounted(path: Path) -> bool:
     return False
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Waits until a file or folder is on the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock._common.deadline import Deadline
 from penstock._common.log import logger
-from penstock._common.messages import argument, silent
+from penstock._common.messages import argument, silenced
 from penstock._encoding import encoders
 from penstock._encoding.listed import can_be_tried, is_listed, is_listed_sound
 from penstock._encoding.output_pixel_format import AUTO
@@ -369,15 +369,14 @@ def rehearse(made: EncodePlan, size: Size) -> Verdict:
         folder = tempfile.mkdtemp(prefix="penstock-")
     except OSError as error:
         return Verdict(unsure=f"the encode couldn't be tried before its first frame: {error}")
-    token = silent.set(True)
     try:
-        return _compared(_trial(made, Path(folder), size), Deadline(_MOST_S))
+        with silenced():
+            return _compared(_trial(made, Path(folder), size), Deadline(_MOST_S))
     except EncoderError as failure:
         return Verdict(failure.with_traceback(None))  # whose frames hold the pictures
     except StalledError as stalled:
         return Verdict(unsure=f"the encode couldn't be tried before its first frame: {stalled}")
     finally:
-        silent.reset(token)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -38,6 +38,7 @@ from penstock.errors import DecoderError
 if TYPE_CHECKING:
     from av.audio.stream import AudioStream
     from av.container import InputContainer
+    from av.packet import Packet
     from av.video.stream import VideoStream
 
 #: The warning for a file that was cut out of a longer one, such as a recording of a broadcast.
@@ -61,6 +62,8 @@ _MOST_PAGE_BYTES = 65_307
 _FRAMES_APART = 1.5
 # Chosen: more than two packets of any codec.
 _SOUND_APART_S = 0.25
+# The same where the header counts samples. Chosen: more than the rounding of a time.
+_SAMPLES_APART_S = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,29 +151,85 @@ def why_incomplete(
         return None  # the file was readable when the decode began; whether it was whole is now unknown
 
 
+class SoundEnd:
+    """What the packets of a sound show of its end.
+
+    Attributes:
+        end: when the latest one ends, in units of the stream's time base; None before the first.
+        back: after which time the times go back first; None if they don't.
+        position: the byte of the first packet; None if unknown.
+        has_bytes: whether any packet has some.
+    """
+
+    def __init__(self) -> None:
+        self.end: int | None = None
+        self.back: int | None = None
+        self.position: int | None = None
+        self.has_bytes = False
+        self._last: int | None = None
+
+    def take(self, packet: Packet[Any]) -> None:
+        """Looks at the next packet."""
+        self.has_bytes |= packet.size > 0
+        if self.position is None:
+            self.position = packet.pos
+        if (pts := packet.pts) is None:
+            return
+        if self._last is not None and pts < self._last and self.back is None:
+            self.back = self._last
+        self._last = pts
+        self.end = max(self.end or 0, pts + (packet.duration or 0))
+
+
 def why_sound_incomplete(source: str, media: MediaInfo, audio: AudioInfo) -> str | None:
     """Why the end of the sound `audio` seems to be cut off; None if nothing shows that."""
-    identity = endpoints.identity(source)
-    if identity is None or not containers.known(media.container).tells_sound or media.duration_s is None:
+    is_known = endpoints.identity(source) is not None and media.duration_s is not None
+    if not is_known or not containers.known(media.container).tells_sound:
         return None
+    read = SoundEnd()
     try:
         with open_stream(source, media.container, audio.index) as (file, stream):
-            own_s = _own_duration_s(file, stream, media.duration_s)
-            packets = packets_of(demux(file, stream))
-        times = packets.pts[packets.has_pts]
-        if (back := np.flatnonzero(np.diff(times) < 0)).size:  # FFmpeg 5.1 leaves out frames of FLAC there
-            at_s = float(times[back[0]] * audio.time_base)
-            return f"the times of the audio go back after {at_s:.3f} s, as in a file joined from several"
-        if own_s is None or not packets.size.any():
-            return None
-        if media.container == "mp3" and _is_guess(own_s, packets, audio, identity.size_bytes):
-            return None
-        ends = (packets.pts + packets.duration)[packets.has_pts].max(initial=0)
-        ends_s = float(int(ends) * audio.time_base)
-        if ends_s < own_s - _SOUND_APART_S:
-            return f"the audio should last {own_s:.3f} s by its header, but ends at {ends_s:.3f} s"
+            for packet in demux(file, stream):
+                read.take(packet)
+            return why_sound_ends_early(source, file, stream, media, audio, read)
     except (DecoderError, LibavError, OSError) as error:
         raise_shortage(error)
+    return None
+
+
+def why_sound_ends_early(
+    source: str,
+    file: InputContainer,
+    stream: AudioStream,
+    media: MediaInfo,
+    audio: AudioInfo,
+    read: SoundEnd,
+) -> str | None:
+    """The same of an open file, of which all packets were read."""
+    identity = endpoints.identity(source)
+    if identity is None:
+        return None
+    if media.container == endpoints.MATROSKA and (segment := _segment(source)) is not None:
+        if segment.stop > identity.size_bytes:
+            return _CUT_OFF
+        return _damaged_at(source, segment) if identity.size_bytes <= CHEAP_BYTES else None
+    if media.container == endpoints.QUICKTIME and (listed := len(stream.index_entries)):
+        last = stream.index_entries[listed - 1]
+        return _CUT_OFF if last.pos + last.size > identity.size_bytes else None
+    if not containers.known(media.container).tells_sound or media.duration_s is None:
+        return None
+    if read.back is not None:  # FFmpeg 5.1 leaves out frames of FLAC there
+        at_s = float(read.back * audio.time_base)
+        return f"the times of the audio go back after {at_s:.3f} s, as in a file joined from several"
+    own_s = _own_duration_s(file, stream, media.duration_s)
+    if own_s is None or not read.has_bytes:
+        return None
+    if media.container == "mp3" and _is_guess(own_s, read, audio, identity.size_bytes):
+        return None
+    ends_s = float((read.end or 0) * audio.time_base)
+    apart_s = _SAMPLES_APART_S if containers.known(media.container).counts_samples else _SOUND_APART_S
+    if ends_s < own_s - apart_s:
+        return f"the audio should last {own_s:.3f} s by its header, but ends at {ends_s:.3f} s"
     return None
 
 
@@ -194,13 +253,13 @@ def has_sound(
     return False
 
 
-def _is_guess(duration_s: float, packets: Packets, audio: AudioInfo, size_bytes: int) -> bool:
+def _is_guess(duration_s: float, read: SoundEnd, audio: AudioInfo, size_bytes: int) -> bool:
     """Whether libav guessed the duration by the file's size and the bit rate of the first frames.
 
     That is so of an MP3 file that doesn't count its frames. It may be whole, and shorter.
     """
     bit_rate = audio.bit_rate or 0
-    bits = 8 * (size_bytes - int(packets.position[0]))
+    bits = 8 * (size_bytes - (read.position or 0))
     return abs(bits - duration_s * bit_rate) < _SOUND_APART_S * bit_rate
 
 

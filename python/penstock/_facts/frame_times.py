@@ -24,8 +24,8 @@ from penstock.errors import DecoderError
 
 #: Matroska rounds times to 1 ms.
 ROUNDED_S = 0.0011
-# Chosen: a last frame that is shown for longer than this many is meant to be.
-_LONG_FRAMES = 1.5
+#: Chosen: a last frame that is shown for longer than this many is meant to be.
+LONG_FRAMES = 1.5
 #: How to give the frames of a file new times.
 ANEW = "Write new times with: ffmpeg -i IN -vf setpts=N/FRAME_RATE/TB OUT"
 
@@ -80,7 +80,7 @@ class FrameTimes:
             is_regular = _is_regular(times_s, video.frame_rate)
         usual_s = times_s[-1] - times_s[-2] if len(times_s) > 1 else float(1 / video.frame_rate)
         # Containers that tell no duration, or one that is a tick off, do not make a rate vary.
-        is_long = last_s > _LONG_FRAMES * usual_s
+        is_long = last_s > LONG_FRAMES * usual_s
         rate = video.frame_rate if is_regular and not is_long else None
         is_told = is_long or (rate is None and last_s > 0 and media.container == endpoints.QUICKTIME)
         goes_back = bool((np.abs(order - np.arange(len(order))) > REORDERED).any())
@@ -127,7 +127,7 @@ class FrameTimes:
 
 
 def _times_s(media: MediaInfo, video: VideoInfo, pts: npt.NDArray[np.int64]) -> list[float]:
-    return [*map(Clock(media, video.time_base).time_s, pts.tolist())]
+    return [*map(Clock(media, video).time_s, pts.tolist())]
 
 
 def _is_regular(times_s: Sequence[float], rate: Fraction) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from av import Codec
 
-from penstock._facts.opening import demux, open_stream, times_may_jump
+from penstock._facts.opening import demux, has_no_times, open_stream, times_may_jump
 from penstock._formats import codecs
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ class Packets:
     @property
     def have_distinct_times(self) -> bool:
         """Whether every packet has a time of its own."""
-        return bool(self.has_pts.all()) and len(np.unique(self.pts)) == len(self.pts)
+        # Not by np.unique, whose first call imports numpy.ma: as long as a small file takes.
+        return bool(self.has_pts.all()) and len({*self.pts.tolist()}) == len(self.pts)
 
     @property
     def is_shown(self) -> npt.NDArray[np.bool_]:
@@ -299,11 +300,20 @@ class TimeGuess:
         if rate and unit == _WRAPPING_UNIT and rate * unit == 1:
             rate = _ANY_RATE  # libav knows none, and tells the frequency of the clock
         self._usual = round(1 / (rate * unit)) if rate and unit else 0
+        self._may_be_raw = has_no_times(stream.container.format.name)
+        self._is_raw: bool | None = None
         self._faulty_pts = self._faulty_dts = self._next = 0
         self._last_pts = self._last_dts = -(1 << 63)
 
     def of(self, pts: int | None, dts: int | None, duration: int) -> int:
-        """The time of the next frame. All times are in units of the stream's time base."""
+        """The time of the next frame. All times are in units of the stream's time base.
+
+        Frames of a raw stream follow each other from 0 on, whatever libav makes of when they are decoded.
+        """
+        if self._is_raw is None:
+            self._is_raw = self._may_be_raw and pts is None
+        if self._is_raw:
+            pts = dts = None
         if dts is not None:
             self._faulty_dts += dts <= self._last_dts
             self._last_dts = dts

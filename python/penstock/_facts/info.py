@@ -93,6 +93,8 @@ class VideoInfo(HtmlTable):
         is_encrypted: whether its packets are encrypted, and the decoder has no key.
         is_attached_picture: whether it is a single picture beside the audio, such as a cover.
         is_tile: whether it is only a part of a picture, as in the grids of AVIF and HEIC files.
+        late_units: by how many units of `time_base` libav's times of frames are late, because the container stores only
+            when frames are decoded, as AVI does. `VideoFrame.pts` has these times, and `VideoFrame.time_s` is right.
     """
 
     index: int
@@ -127,6 +129,7 @@ class VideoInfo(HtmlTable):
     is_encrypted: bool
     is_attached_picture: bool
     is_tile: bool
+    late_units: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +292,11 @@ def exact_zero(media: MediaInfo) -> Fraction:
         if stream.start_s is not None and stream.time_base and abs(stream.start_s - media.start_s) < 1e-6
     )
     return min(exact, default=Fraction(round(media.start_s * 1_000_000), 1_000_000))
+
+
+def zero_of(media: MediaInfo, video: VideoInfo) -> Fraction:
+    """The timestamp of libav's, in seconds, from which the times of a video's frames count."""
+    return exact_zero(media) + video.late_units * video.time_base
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,8 +177,8 @@ class _AboutTrack:
     def frames(self, start: float | None, end: float | None, rate: str | None = None) -> int | None:
         return self._ask("frames", cast("type[int | None]", int | None), start, end, rate)
 
-    def begins_s(self, start: float) -> float:
-        return self._ask("begins_s", float, start)
+    def begins_s(self, start: float) -> float | None:
+        return self._ask("begins_s", cast("type[float | None]", float | None), start)
 
     def misses_frames(self, start: float | None) -> bool:
         return self._ask("misses_frames", bool, start)

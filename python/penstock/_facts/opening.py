@@ -178,6 +178,12 @@ def times_may_jump(container: str) -> bool:
     return bool(ContainerFormat(container, "r").flags & cast("int", Flags.ts_discont.value))
 
 
+@cache
+def has_no_times(container: str) -> bool:
+    """Whether a container says that it holds no times, as raw streams do (but MXF does, too). libav makes some."""
+    return bool(ContainerFormat(container, "r").flags & cast("int", Flags.no_timestamps.value))
+
+
 def first_packet_s(source: str, container: str, index: int) -> float:
     """The time of a stream's first packet, by the file's clock.
 

@@ -13,7 +13,7 @@ from av.error import FFmpegError as LibavError
 
 from penstock._facts.completeness import CHEAP_BYTES
 from penstock._facts.index import REORDERED, Unwrapped
-from penstock._facts.info import exact_zero
+from penstock._facts.info import zero_of
 from penstock._facts.opening import demux, open_stream
 from penstock._facts.seeking import ROUNDED_S, Clock, exact, first_pts, last_pts, rounded_s
 from penstock._ffmpeg.command import endpoints
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from penstock._facts.info import MediaInfo, Track, VideoInfo
 
 # How far before a time a file with an index is sought, in seconds, until a keyframe comes before that; None reads from
-# the beginning. Guessed: an index leads to the keyframe before, or to one that frames before it follow.
+# the beginning. Guessed: an index leads to the keyframe before, or to one that frames before it follow. No more is read
+# of a large file without an index.
 _MARGINS_S = (0, 1, 10, None)
 # The last time that a container can hold.
 _LAST_PTS = 2**63 - 1
@@ -57,7 +58,7 @@ class Part:
         rate = video.frame_rate
         return cls(
             start=None if start is None else last_pts(start, media, video),
-            least=0 if start is None else floor((exact_zero(media) + exact(start)) / video.time_base),
+            least=0 if start is None else floor((zero_of(media, video) + exact(start)) / video.time_base),
             stop=None if end is None else first_pts(end, media, video),
             usual=max(1, round(1 / (rate * video.time_base))) if rate else 1,
         )
@@ -129,14 +130,14 @@ class Grid:
         """How many times there are in a video that ends then, in units of its time base."""
         if Part.of(self.start, None, media, video).least >= end:
             return 0
-        ends_s = end * video.time_base - exact_zero(media) - rounded_s(video)
+        ends_s = end * video.time_base - zero_of(media, video) - rounded_s(video)
         if self.end is not None:
             ends_s = min(ends_s, exact(self.end) - ROUNDED_S)
         return max(1, ceil((ends_s - exact(self.start)) * self.rate))
 
     def pts(self, count: int, media: MediaInfo, video: VideoInfo) -> npt.NDArray[np.int64]:
         """`seeking.last_pts` for each of the first times."""
-        first = (exact_zero(media) + exact(self.start) + rounded_s(video)) / video.time_base
+        first = (zero_of(media, video) + exact(self.start) + rounded_s(video)) / video.time_base
         step = 1 / (self.rate * video.time_base)
         # In whole numbers, which are faster than fractions.
         per_unit = lcm(first.denominator, step.denominator)
@@ -144,19 +145,19 @@ class Grid:
         return np.array([(begin + number * by) // per_unit for number in range(count)], np.int64)
 
 
-def begins_s(start: float, track: Track) -> float:
+def begins_s(start: float, track: Track) -> float | None:
     """The time of the frame that is on screen at `start`, in seconds, by the packets of a regular file.
 
-    `start` itself where packets don't tell, or only those of all of a large file.
+    None where packets don't tell: also if the part has no frame, or begins with the first frame of the video.
     """
     source, media, video = track.source, track.media, track.video
     identity, has_index = endpoints.identity(source), containers.known(media.container).has_index
     if identity is None or video.is_attached_picture:
-        return start
-    if not has_index and identity.size_bytes > CHEAP_BYTES:
-        return start
+        return None
+    is_large = identity.size_bytes > CHEAP_BYTES
+    margins = _MARGINS_S if has_index else _MARGINS_S[:-1] if is_large else _MARGINS_S[-1:]
     part = Part.of(start, None, media, video)
-    for margin_s in _MARGINS_S if has_index else (None,):
+    for margin_s in margins:
         with (
             suppress(DecoderError, LibavError, OverflowError),
             open_stream(source, media.container, video.index) as (file, stream),
@@ -164,8 +165,8 @@ def begins_s(start: float, track: Track) -> float:
             if margin_s is not None:
                 file.seek(part.at - round(margin_s / video.time_base), stream=stream)
             if (pts := _shown_at(part, Unwrapped(stream).all(demux(file, stream)))) is not None:
-                return Clock(media, video.time_base).time_s(pts)
-    return start
+                return Clock(media, video).time_s(pts)
+    return None
 
 
 def _shown_at(part: Part, packets: Iterable[Packet]) -> int | None:

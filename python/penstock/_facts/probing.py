@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 import av
 from av.codec.context import ThreadType
 from av.error import FFmpegError as LibavError
-from av.format import Flags
+from av.sidedata.sidedata import SideDataContainer
 from av.stream import Disposition
 
 from penstock._common.deadline import Deadline
@@ -28,6 +28,7 @@ from penstock._facts.isolation import Isolation
 from penstock._facts.opening import (
     decode,
     demux,
+    has_no_times,
     is_encrypted,
     lacks_protocol,
     only_frame,
@@ -290,6 +291,7 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
         extras=_extras(first.frame),
         is_attached_picture=is_cover,
         is_tile=Disposition.dependent in stream.disposition,
+        late_units=first.late_units,
     )
 
 
@@ -343,7 +345,7 @@ class Beginning:
     """A stream's codec, its first keyframe if one of the first packets has it, and the times of these packets.
 
     The name is read before decoding: after a failure to open a decoder, PyAV may have none, or crash. `pts` is when the
-    first frame is shown that a decoder gives; None if that wasn't decoded.
+    first frame is shown that a decoder gives; None if that wasn't decoded. `late_units` is as for `VideoInfo`.
     """
 
     codec: str
@@ -351,6 +353,7 @@ class Beginning:
     times: list[int | None] = field(default_factory=list)
     packets: list[Packet] = field(default_factory=list)
     is_encrypted: bool = False
+    late_units: int = 0
     pts: int | None = None
 
     @property
@@ -432,6 +435,12 @@ def read_beginnings(
             first = _first_frame(codec, beginning.packets)
             if first is not None:
                 beginning.frame, beginning.pts = first, first.pts
+    for number, stream in videos.items():
+        beginning = found[number]
+        if not has_no_times(media.format.name):
+            beginning.late_units = _late_units(stream.codec_context, beginning.packets)
+        if beginning.late_units:
+            beginning.times = [packet.dts for packet in beginning.packets]
     return found, packets
 
 
@@ -444,6 +453,20 @@ def _first_frame(codec: VideoCodecContext, packets: Sequence[Packet]) -> VideoFr
             frames += (one for one in decode(codec, packet) if not one.is_corrupt)
     codec.flush_buffers()
     return frames[0] if frames else None
+
+
+def _late_units(codec: VideoCodecContext, packets: Sequence[Packet]) -> int:
+    """`VideoInfo.late_units`: libav gives a frame the time of the packet with which the decoder returns it."""
+    if not packets or packets[0].pts is not None or packets[0].dts is None or not codec.has_b_frames:
+        return 0
+    own = cast("VideoCodecContext", av.CodecContext.create(codec.codec.name, "r"))
+    own.extradata, own.width, own.height, own.thread_count = codec.extradata, codec.width, codec.height, 1
+    with suppress(LibavError, DecoderError, EOFError, ValueError):
+        for packet in (*packets[: REORDERED + 1], None):
+            for frame in decode(own, packet):
+                is_first = frame.key_frame and frame.pts is None and frame.dts is not None
+                return int(frame.dts - packets[0].dts) if is_first else 0
+    return 0
 
 
 def _rate(stream: VideoStream, first: Beginning, *, is_interlaced: bool) -> tuple[Fraction | None, bool]:
@@ -461,7 +484,7 @@ def _packet_rate(
 ) -> tuple[Fraction | None, bool]:
     """Packets per second, or pairs of packets if the times show that they are fields."""
     average, base, guessed = map(_fraction, (stream.average_rate, stream.base_rate, stream.guessed_rate))
-    if stream.container.format.flags & cast("int", Flags.no_timestamps.value) and guessed is not None:
+    if has_no_times(stream.container.format.name) and guessed is not None:
         return _fraction(stream.codec_context.framerate) or guessed, False  # libav makes times of its own
     times, time_base = first.shown_times, _fraction(stream.time_base)
     # A packet at the time of another one shows nothing: VP8 and VP9 have such.
@@ -610,7 +633,9 @@ def _extras(frame: VideoFrame | None) -> tuple[str, ...]:
 def _side_data(frame: VideoFrame | None, kind: str) -> bytes | None:
     """What a frame has of a kind of side data."""
     try:
-        found = None if frame is None else cast("Any", frame.side_data.get(kind))
+        # Not frame.side_data, which the frame keeps: as they refer to each other, only the garbage collector would free
+        # the frame's memory.
+        found = None if frame is None else SideDataContainer(frame).get(kind)  # type: ignore[call-arg]
     except ValueError:  # PyAV 18 raises for kinds that it does not know, such as the EXIF data of a TIFF
         return None
     return None if found is None else bytes(found)

@@ -17,8 +17,8 @@ class Questions(Protocol):
     def frames(self, start: float | None, end: float | None, rate: str | None = None) -> int | None:
         """How many frames iteration gives from one time to another, at a rate if one is given; None if unknown."""
 
-    def begins_s(self, start: float) -> float:
-        """The time of the frame that is on screen at a time, or that time, if packets don't tell."""
+    def begins_s(self, start: float) -> float | None:
+        """The time of the frame that is on screen at a time; None if packets don't tell."""
 
     def misses_frames(self, start: float | None) -> bool:
         """Whether FFmpeg may lose the first frames from `start` on if it seeks there."""
@@ -48,7 +48,7 @@ class InProcess:
             return Grid(Fraction(rate), start or 0.0, end).count(part.end_of(*shown[-1]), media, video)
         return len(part.places(latest_of([pts for pts, _ in shown]), part.end_of(*shown[-1])))
 
-    def begins_s(self, start: float) -> float:
+    def begins_s(self, start: float) -> float | None:
         return begins_s(start, self._track)
 
     def misses_frames(self, start: float | None) -> bool:

@@ -14,7 +14,7 @@ from av.error import FFmpegError as LibavError
 
 from penstock._facts.completeness import times_go_back
 from penstock._facts.index import REORDERED
-from penstock._facts.info import AudioInfo, MediaInfo, Track, VideoInfo, exact_zero
+from penstock._facts.info import AudioInfo, MediaInfo, Track, VideoInfo, zero_of
 from penstock._facts.opening import demux, only_frame, open_stream, times_may_jump
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import PALETTE, format_seconds
@@ -183,12 +183,12 @@ def _margin_s(media: MediaInfo) -> float:
 
 def first_pts(start: float, media: MediaInfo, video: VideoInfo) -> int:
     """The first timestamp at or after `start`, which is as for `seek_arguments`; or before, by what was rounded."""
-    return math.ceil((exact_zero(media) + exact(start) - rounded_s(video)) / video.time_base)
+    return math.ceil((zero_of(media, video) + exact(start) - rounded_s(video)) / video.time_base)
 
 
 def last_pts(time_s: float | Fraction, media: MediaInfo, video: VideoInfo) -> int:
     """The last timestamp at or before a time, which is as `start` in `first_pts`; or after, by what was rounded."""
-    return math.floor((exact_zero(media) + exact(time_s) + rounded_s(video)) / video.time_base)
+    return math.floor((zero_of(media, video) + exact(time_s) + rounded_s(video)) / video.time_base)
 
 
 def rounded_s(video: VideoInfo) -> Fraction:
@@ -208,8 +208,8 @@ class Clock:
     In whole numbers, because fractions take a fifth of the time that Python spends on a frame.
     """
 
-    def __init__(self, media: MediaInfo, time_base: Fraction) -> None:
-        zero = exact_zero(media)
+    def __init__(self, media: MediaInfo, video: VideoInfo) -> None:
+        zero, time_base = zero_of(media, video), video.time_base
         self._per_s = math.lcm(zero.denominator, time_base.denominator)
         self._zero, self._unit = int(zero * self._per_s), int(time_base * self._per_s)
 

@@ -17,6 +17,7 @@ class Container:
         tells_length: its header says how long the video is. FFmpeg measures others (MPEG-TS, Y4M), or guesses from the
             bit rate; neither shows a cut. The header of AVI is often wrong.
         tells_sound: its header says how long the sound is, and FFmpeg does not notice each cut.
+        counts_samples: it does so by the number of samples.
     """
 
     has_index: bool = False
@@ -25,6 +26,7 @@ class Container:
     may_lack_times: bool = False
     tells_length: bool = False
     tells_sound: bool = False
+    counts_samples: bool = False
 
 
 _OTHER, _GUESSING = Container(), Container(may_seek=True)
@@ -37,7 +39,8 @@ _CONTAINERS = {
     "mpeg": Container(may_seek=True, may_lack_times=True),
     "mxf": Container(may_seek=True, tells_length=True),
     "flv": Container(may_seek=True, tells_length=True, tells_sound=True),
-    **dict.fromkeys(("aiff", "au", "caf", "flac", "mp3", "tta", "wv"), Container(tells_sound=True)),
+    **dict.fromkeys(("aiff", "au"), Container(tells_sound=True, counts_samples=True)),
+    **dict.fromkeys(("caf", "flac", "mp3", "tta", "wv"), Container(tells_sound=True)),
 }
 
 

@@ -75,7 +75,9 @@ def _option(name: str, value: object) -> str:
     """``--crf 20``; ``--format mp4`` for "options.f", ``--option g=60`` for "options.g", and so on."""
     group, _, key = name.partition(".")
     written = "VALUE" if value is ... else str(value)
+    if isinstance(value, tuple):
+        written = ("x" if name == "size" else ",").join("" if one is None else f"{one:g}" for one in value)
     if group == "options" and key != "f":
         return f"--option {key}={written if value is ... else shlex.quote(written)}"
     option = {"options": "format", "colors": f"color-{key}"}.get(group, name)
-    return f"--{option.replace('_', '-')}{'' if value is True else f' {written}'}"
+    return f"--{option.replace('_', '-')}{'' if value is True or value is ... else f' {written}'}"

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 from click.shell_completion import CompletionItem
@@ -22,6 +22,15 @@ for _power, _letter in enumerate("KMGT", 1):
 UNITS = "64K and 64KiB are 64 × 1024 bytes, 64kB is 64 × 1000; likewise M, G and T."
 
 Parsed = TypeVar("Parsed")
+
+
+def given_to_like(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Those of `encoder_arguments` that were given: the others are taken from a source video."""
+    from penstock._encoding.output_pixel_format import AUTO
+    from penstock._ffmpeg.command.settings import DEFAULT_COLORS
+
+    defaults = {"colors": DEFAULT_COLORS, "output_pixel_format": AUTO, "audio": (), "metadata": {}}
+    return {key: value for key, value in arguments.items() if key not in defaults or value != defaults[key]}
 
 
 def encoder_arguments(given: dict[str, Any]) -> dict[str, Any]:
@@ -89,6 +98,32 @@ def _lengths(text: str) -> tuple[int | None, int | None]:
     match = re.fullmatch(r"(?:0*([1-9]\d*))?[x×](?:0*([1-9]\d*))?", text.strip().lower(), re.ASCII)
     width, height = match.groups() if match else (None, None)
     return int(width) if width else None, int(height) if height else None
+
+
+def rectangle(text: str) -> tuple[int, ...]:
+    """Parse the left and top edge, the width and the height of a part, as in ``100,50,640,360``."""
+    found = re.fullmatch(r"(\d+),(\d+),(\d+),(\d+)", text.replace(" ", ""), re.ASCII)
+    if found is None:
+        raise ValueError(f"a part must be X,Y,W,H, like 100,50,640,360, not {text!r}")
+    return tuple(map(int, found.groups()))
+
+
+def sample_values(text: str) -> tuple[float, ...]:
+    """Parse the samples of a pixel, as in ``255,255,255``."""
+    try:
+        return tuple(map(float, text.split(",")))
+    except ValueError:
+        raise ValueError(f"samples must be like 255,255,255, not {text!r}") from None
+
+
+def moment(text: str) -> float:
+    """Parse seconds: a number, or hours, minutes and seconds with colons between them."""
+    match = re.fullmatch(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d*)?|\.\d+)", text.strip(), re.ASCII)
+    hours, minutes, seconds = match.groups(default="0") if match else ("0", "0", "nan")
+    is_clock = ":" in text
+    if match is None or (is_clock and float(seconds) >= 60) or (match[1] and int(minutes) >= 60):
+        raise ValueError(f"a time must be like 90, 12.5, 1:30 or 0:01:30.5, not {text!r}")
+    return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
 
 
 def frame_rate(text: str) -> Fraction:
@@ -172,7 +207,9 @@ quiet_option = click.option(
 
 def color_options(matrix: str, range: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The options ``--color-matrix`` and ``--color-range``, with these help texts."""
-    matrices, ranges = ["auto", "bt601", "bt709", "bt2020"], ["auto", "limited", "full"]
+    from penstock._ffmpeg.command.settings import ColorMatrix, ColorRange
+
+    matrices, ranges = get_args(ColorMatrix), get_args(ColorRange)
 
     def options(command: Callable[..., Any]) -> Callable[..., Any]:
         command = click.option("--color-range", type=click.Choice(ranges), help=range)(command)
@@ -181,15 +218,11 @@ def color_options(matrix: str, range: str) -> Callable[[Callable[..., Any]], Cal
     return options
 
 
-def fps_option(*, required: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def fps_option(
+    *, required: bool, help: str = "Frames per second: 60, 23.976 or 30000/1001."
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The option ``--fps``."""
-    return click.option(
-        "--fps",
-        metavar="N",
-        required=required,
-        callback=parsed(frame_rate),
-        help="Frames per second: 60, 23.976 or 30000/1001.",
-    )
+    return click.option("--fps", metavar="N", required=required, callback=parsed(frame_rate), help=help)
 
 
 def json_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -209,10 +242,117 @@ def ffmpeg_options_option(what_for: str, example: str) -> Callable[[Callable[...
     )
 
 
+def decoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options for a Decoder, by the names of its arguments."""
+    # Commands without libav start faster without it.
+    from penstock._decoding.framing import Fit
+
+    options = (
+        click.option(
+            "--size",
+            metavar="WxH",
+            callback=parsed(scaled_size),
+            help="Scale to this width and height: 1280x720. 1280x or x720 keeps the aspect ratio.",
+        ),
+        click.option(
+            "--crop",
+            metavar="X,Y,W,H",
+            callback=parsed(rectangle),
+            help="Use only a part of the picture: its left and top edge, its width and height, in pixels of the "
+            "upright picture after --filters. --size scales this part.",
+        ),
+        click.option(
+            "--fit",
+            type=click.Choice(get_args(Fit)),
+            help="How the picture becomes --size, if their shapes differ: change its aspect ratio (stretch, the "
+            "default), cut off what is beyond the middle (cover), or add a border (contain).",
+        ),
+        click.option(
+            "--fill",
+            metavar="SAMPLE,...",
+            callback=parsed(sample_values),
+            help="Color of this border, a sample for each channel: 255,255,255. The default is black.",
+        ),
+        fps_option(
+            required=False,
+            help="Frames per second, at a fixed rate: frames are repeated and left out for that. Only for files. By "
+            "default, each frame comes once.",
+        ),
+        click.option(
+            "--start",
+            metavar="TIME",
+            callback=parsed(moment),
+            help="Begin with the frame on screen at this time: seconds, or 0:01:30.5.",
+        ),
+        click.option(
+            "--end", metavar="TIME", callback=parsed(moment), help="Leave out the frames from this time on."
+        ),
+        click.option(
+            "--duration",
+            metavar="TIME",
+            callback=parsed(moment),
+            help="Leave out the frames from so long after --start on.",
+        ),
+        click.option("--count", metavar="N", type=click.IntRange(min=1), help="Deliver at most N frames."),
+        click.option(
+            "--filters",
+            metavar="FILTERS",
+            help="FFmpeg's filters (-vf) for all frames, before --crop and --size: yadif,hqdn3d.",
+        ),
+        click.option(
+            "--stream",
+            metavar="N",
+            type=click.IntRange(min=0),
+            help="Number of the video stream, from 0. The default is the best one.",
+        ),
+        click.option(
+            "--conceal-errors",
+            is_flag=True,
+            help="Continue after damage in the file, with the frames that the decoder makes of it.",
+        ),
+        follow_playlists_option,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options for the other content of a video file, by the names of an Encoder's arguments."""
+    options = (
+        click.option(
+            "--audio",
+            metavar="FILE",
+            shell_complete=file_names,
+            multiple=True,
+            help="Add the audio of FILE, which ends with the video. It's copied if the container accepts it, and "
+            "otherwise encoded. PCM samples (WAV) become AAC in MP4. May be repeated, for several audio tracks.",
+        ),
+        click.option(
+            "--subtitles",
+            metavar="FILE",
+            shell_complete=file_names,
+            help="Add subtitles that players show on request: .srt, .vtt or .ass. For MP4, QuickTime, Matroska and "
+            "WebM.",
+        ),
+        click.option(
+            "--crash-safe",
+            is_flag=True,
+            help="Write a file that plays even if FFmpeg is killed, but for about the last second. For MP4, "
+            "QuickTime, Matroska and WebM.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options for an Encoder, whose arguments `encoder_arguments` makes of them."""
     # Commands without FFmpeg start faster without it.
+    from penstock._encoding.encoders import Quality
     from penstock._encoding.output_pixel_format import ANY, AUTO
+    from penstock._encoding.request import OddSize
     from penstock._ffmpeg.command.settings import PRIMARIES, TRANSFERS
 
     options = (
@@ -239,7 +379,7 @@ def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--quality",
-            type=click.Choice(["draft", "good", "master", "lossless"]),
+            type=click.Choice(get_args(Quality)),
             help="A quality that looks the same with all common encoders. lossless keeps every sample, or fails. "
             "--crf, or an --option for the quality, overrides it.",
         ),
@@ -287,7 +427,7 @@ def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--odd-size",
-            type=click.Choice(["error", "pad"]),
+            type=click.Choice(get_args(OddSize)),
             help="What to do with a width or height that the video can't have: fail (error, the default), or repeat "
             "the last column or row (pad).",
         ),

@@ -14,8 +14,8 @@ machines have a scheduler of their own, schedule the steps yourself:
 """
 
 # planning says what is to be done, with the user's code and the source of a video; chunk renders one chunk into the
-# storage; engines have many rendered, by processes or ray; job runs a plan with one of them, and join makes the video
-# and verifies it. api has the calls, and reports what they return.
+# storage; engines has many rendered, by anybody's executor, processes or ray; job runs a plan with one of them, and
+# join makes the video and verifies it. api has the calls, and reports what they return.
 
 from typing import TYPE_CHECKING
 

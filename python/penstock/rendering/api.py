@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from dataclasses import replace
 from fractions import Fraction
 from typing import Literal, get_args
@@ -27,8 +28,9 @@ from penstock._ffmpeg.command.settings import check_choice
 from penstock._native import _count
 from penstock.rendering import planning
 from penstock.rendering.code import Code
-from penstock.rendering.engines import Engine
+from penstock.rendering.engines.executor import Engine, check_executor
 from penstock.rendering.engines.processes import Processes
+from penstock.rendering.engines.work import Work
 from penstock.rendering.job import Job
 from penstock.rendering.planning import Plan
 from penstock.rendering.reports import RenderProgress, RenderReport
@@ -188,7 +190,7 @@ def render(
     frames: int | range,
     size: tuple[int, int],
     fps: int | float | Fraction,
-    engine: EngineName = "processes",
+    engine: EngineName | None = None,
     workers: int | None = None,
     chunk_frames: int | None = None,
     audio: str | os.PathLike[str] | None = None,
@@ -198,6 +200,7 @@ def render(
     progress: Progress = False,
     encoder_options: EncoderOptions | None = None,
     ray: Mapping[str, object] | None = None,
+    executor: Executor | None = None,
 ) -> RenderReport:
     """Renders a scene to a video on many processes, or on the machines of a Ray cluster.
 
@@ -222,10 +225,10 @@ def render(
         frames: number of frames, or a range of their indices.
         size: width and height in pixels.
         fps: frames per second.
-        engine: "processes" of this machine, or "ray".
+        engine: "processes" of this machine, which is the default, or "ray".
         workers: maximum number of workers. None is one for each CPU that this process can keep busy
             (`penstock.cpu.usable`); with Ray, as many as the cluster has room for. FFmpeg gets each worker's share of
-            the CPUs.
+            the CPUs. An `executor` needs a number.
         chunk_frames: frames of a chunk, at least 3; None is up to 240, with short chunks first, so that an interruption
             keeps some of them. The last chunks are shorter, so that the workers finish at about the same time: each is
             half of an equal share of the frames that are left. With 2 workers, 240 frames in chunks of 30 make 14.
@@ -245,6 +248,11 @@ def render(
         ray: options of the tasks on Ray: ``num_cpus``, ``num_gpus``, ``resources``, ``memory``, ``accelerator_type``,
             ``label_selector``, ``scheduling_strategy``, ``runtime_env``. If this process isn't connected to a cluster,
             Ray connects it to the one that it finds, or starts one here, which stays until ``ray.shutdown()``.
+        executor: your own `concurrent.futures.Executor`, in place of an `engine`: of threads, of processes, or of a
+            cluster. It gets `workers` chunks at once. In a pool of threads, each thread makes its own object of a scene
+            class. `progress` counts finished chunks only. An exception counts as a failure of the chunk. A broken
+            executor ends the render. Ctrl-C cancels the chunks that wait, and returns when those that run have ended.
+            The executor isn't shut down.
 
     Returns:
         A report of the video, and of each worker.
@@ -257,20 +265,21 @@ def render(
         EncoderError: if FFmpeg isn't found, or failed to join the chunks.
         OSError: if the disk is full, for instance.
     """
+    count, start = _engine(engine, workers, ray, executor, progress)
     planned = plan(
         scene,
         frames=frames,
         size=size,
         fps=fps,
         output=output,
-        workers=_planned_workers(engine, workers, ray),
+        workers=count,
         chunk_frames=chunk_frames,
         audio=audio,
         storage=storage,
         encoder_options=encoder_options,
         version=version,
     )
-    return _run(planned, engine, workers, resume, progress, ray)
+    return _run(planned, start, resume, progress)
 
 
 def map_video(
@@ -284,7 +293,7 @@ def map_video(
     end: float | None = None,
     duration: float | None = None,
     fps: int | float | Fraction | None = None,
-    engine: EngineName = "processes",
+    engine: EngineName | None = None,
     workers: int | None = None,
     chunk_frames: int | None = None,
     storage: str | os.PathLike[str] | None = None,
@@ -293,6 +302,7 @@ def map_video(
     progress: Progress = False,
     encoder_options: EncoderOptions | None = None,
     ray: Mapping[str, object] | None = None,
+    executor: Executor | None = None,
 ) -> RenderReport:
     """Applies a function to each frame of a video, on many processes or machines, and copies the audio.
 
@@ -323,6 +333,7 @@ def map_video(
         ValueError, TypeError, RenderError, EncoderError, OSError: as for `render`.
         DecoderError: if the source can't be read, or is damaged.
     """
+    count, start_engine = _engine(engine, workers, ray, executor, progress)
     planned, lost = _plan_video(
         function,
         source,
@@ -330,48 +341,53 @@ def map_video(
         size,
         pixel_format,
         (start, end, duration, fps),
-        _planned_workers(engine, workers, ray),
+        count,
         chunk_frames,
         storage,
         encoder_options,
         version,
     )
-    report = _run(planned, engine, workers, resume, progress, ray)
+    report = _run(planned, start_engine, resume, progress)
     return replace(report, warnings=(*lost, *report.warnings))
 
 
-def _run(
-    planned: Plan,
-    engine: EngineName,
-    workers: int | None,
-    resume: bool,
-    progress: Progress,
-    ray: Mapping[str, object] | None,
-) -> RenderReport:
-    def start(planned: Plan) -> Engine:
-        if engine == "processes":
-            return Processes(planned, _workers(workers))
-        from penstock.rendering.engines.ray import RayTasks
-
-        return RayTasks(planned, workers, ray or {}, progress=progress is not False)
-
+def _run(planned: Plan, engine: Callable[[Plan], Engine], resume: bool, progress: Progress) -> RenderReport:
     with locked(planned.output):
-        return Job(planned, resume=resume).run(start, progress)
+        return Job(planned, resume=resume).run(engine, progress)
 
 
-def _planned_workers(engine: EngineName, workers: int | None, ray: Mapping[str, object] | None) -> int | None:
-    """The number of workers that the chunks are planned for. Checks `engine` and `ray`."""
-    check_choice("engine", engine, get_args(EngineName))
+def _engine(
+    engine: EngineName | None,
+    workers: int | None,
+    ray: Mapping[str, object] | None,
+    executor: Executor | None,
+    progress: Progress,
+) -> tuple[int, Callable[[Plan], Engine]]:
+    """The number of workers that chunks are planned for, and what starts an engine. Checks the arguments."""
+    if executor is not None:
+        for name, value in (("engine", engine), ("ray", ray)):
+            if value is not None:
+                raise ValueError(f"executor= and {argument(name, value)} exclude each other. Pass only one")
+        if workers is None:
+            raise TypeError(
+                "executor= needs workers=, the number of chunks that it renders at once. Pass workers=4"
+            )
+        count = _workers(workers)
+        check_executor(executor)
+        return count, lambda planned: Engine(Work.of(planned, whole_cpus() / count), executor, count)
+    check_choice("engine", "processes" if engine is None else engine, get_args(EngineName))
     if engine != "ray":
         if ray is not None:
             raise ValueError(
                 f"ray options need {argument('engine', 'ray')}, not {argument('engine', engine)}"
             )
-        return workers
-    from penstock.rendering.engines.ray import check_options, room
+        count = _workers(workers)
+        return count, lambda planned: Processes(planned, count)
+    from penstock.rendering.engines.ray import RayTasks, check_options, room
 
     check_options(ray or {})
-    return max(1, room(ray or {})) if workers is None else workers
+    count = max(1, room(ray or {})) if workers is None else _workers(workers)
+    return count, lambda planned: RayTasks(planned, workers, ray or {}, progress=progress is not False)
 
 
 def _workers(workers: int | None) -> int:

@@ -70,7 +70,7 @@ def render_chunk(plan: Plan, number: int, *, threads: int | None = None) -> Chun
         RenderError: if the scene raised. Its exception is the ``__cause__``.
         EncoderError, DecoderError, OSError: as for `penstock.Encoder` and `penstock.Decoder`.
     """
-    return Renderer(plan, threads).render(chunk_of_number(plan, number))
+    return Renderer(plan, threads).render(number)
 
 
 class Renderer:
@@ -88,11 +88,9 @@ class Renderer:
         self._storage = storage_of(plan.storage)
         self._code: Any = None if plan.code is None else plan.code.load()
 
-    def render(
-        self, chunk: RenderChunk, on_frame: Callable[[int], object] = lambda done: None
-    ) -> ChunkReport:
+    def render(self, number: int, on_frame: Callable[[int], object] = lambda done: None) -> ChunkReport:
         """Renders a chunk, and calls `on_frame` with the number of frames so far after each of them."""
-        started_s = time.monotonic()
+        started_s, chunk = time.monotonic(), chunk_of_number(self._plan, number)
         name = data_name(self._plan, chunk.number)
         with self._storage.new_file(name) as part:
             size, fps = self._plan.size, self._plan.fps

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
 from contextlib import contextmanager
+from types import MappingProxyType
 
 from penstock._common.log import logger
 from penstock._common.progress import RenderBar
 from penstock.errors import RenderError
 from penstock.rendering.chunk import data_name, folder_of, remove_chunks, stored_report
-from penstock.rendering.engines import ATTEMPTS, Done, Engine, Failed, FramesDone
+from penstock.rendering.engines.executor import Engine
+from penstock.rendering.engines.work import PERIOD_S, Failed, Outcome
 from penstock.rendering.join import join_chunks
 from penstock.rendering.planning import Plan, chunk_of_number, stored_plans
 from penstock.rendering.reports import ChunkReport, RenderProgress, RenderReport, WorkerReport
 from penstock.rendering.storage import storage_of
 
-# Chosen: how often the progress is shown while nothing happens.
-_PERIOD_S = 0.5
+# Chosen: how often a chunk is tried before the render fails.
+_ATTEMPTS = 3
 _SLOWEST_CHUNKS = 5
 _PLAN_NAME = "plan.json"
 
@@ -38,9 +41,8 @@ class Job:
         self._find(range(len(self.plan.lengths)))
         self._resumed_chunks = frozenset(self._reports)
         self._resumed_frames = self._done_frames = sum(one.frames for one in self._reports.values())
-        self._frames_in_progress: dict[int, int] = {}
         self._failures: Counter[int] = Counter()
-        self._running: set[int] = set()
+        self._running: dict[Future[Outcome], int] = {}
 
     def run(self, engine: Callable[[Plan], Engine], progress: bool | Show) -> RenderReport:
         """Renders the missing chunks, with an engine that `engine` makes only if there are any, and joins all."""
@@ -51,12 +53,12 @@ class Job:
                 if missing:
                     self._render(missing, engine(self.plan), show)
                     self._remove_parts()
-                show(self._progress(0))
+                show(self._progress())
             join = join_chunks(self.plan, self._storage)
         except BaseException as error:
             try:
                 self._remove_parts()
-                self._find(self._running)  # some may have been finished after the last event
+                self._find(self._running.values())  # some may have been finished after the last event
                 if not self._reports:
                     remove_chunks(self.plan, self._storage)
             except OSError as failure:  # the storage fails: its chunks are kept
@@ -72,24 +74,20 @@ class Job:
     def _render(self, missing: deque[int], engine: Engine, show: Show) -> None:
         try:
             while missing or self._running:
-                while missing and engine.has_room():
+                while missing and engine.has_room(self._running):
                     number = missing.popleft()
-                    self._running.add(number)
-                    engine.submit(number)
-                for event in engine.events(_PERIOD_S):
-                    if isinstance(event, FramesDone):
-                        self._frames_in_progress[event.number] = event.frames
-                        continue
-                    self._frames_in_progress.pop(event.number, None)
-                    if isinstance(event, Done):
-                        self._take(event)
+                    self._running[engine.submit(number)] = number
+                show(self._progress(engine.frames(self._running)))
+                for future in wait(self._running, PERIOD_S, FIRST_COMPLETED).done:
+                    number, outcome = self._running[future], _outcome(future)
+                    if isinstance(outcome, Failed):
+                        self._fail(number, outcome)
+                        missing.appendleft(number)
                     else:
-                        self._fail(event)
-                        missing.appendleft(event.number)
-                    self._running.discard(event.number)
-                show(self._progress(engine.workers()))
+                        self._take(outcome)
+                    del self._running[future]
         finally:
-            engine.close()
+            engine.end(self._running)
 
     def _remove_parts(self) -> None:
         """Removes what workers that were killed have left."""
@@ -103,46 +101,45 @@ class Job:
             if (report := stored_report(self.plan, self._storage, number)) is not None:
                 self._reports[number] = report
 
-    def _take(self, event: Done) -> None:
-        name = data_name(self.plan, event.number)
+    def _take(self, report: ChunkReport) -> None:
+        name = data_name(self.plan, report.number)
         if self._storage.read(f"{name}.json") is None:
             raise RenderError(
-                f"{event.report.worker} wrote chunk {event.number} to {self.plan.storage}, but this machine can't see "
-                "it there. Pass a folder or URL that all machines share as storage=",
-                chunk=event.number,
+                f"{report.worker} wrote chunk {report.number} to {self.plan.storage}, but this machine can't see it "
+                "there. Pass a folder or URL that all machines share as storage=",
+                chunk=report.number,
             )
-        self._reports[event.number] = event.report
-        self._done_frames += event.report.frames
-        self._failures[event.number] += event.attempts - 1
+        self._reports[report.number] = report
+        self._done_frames += report.frames
 
-    def _fail(self, event: Failed) -> None:
-        self._failures[event.number] += event.attempts
-        chunk = chunk_of_number(self.plan, event.number)
-        attempts = self._failures[event.number]
-        logger.warning("%s failed (%d of %d): %s", chunk, attempts, ATTEMPTS, event.reason)
-        if attempts >= ATTEMPTS:
-            why = f"{chunk} failed {attempts} times: {event.reason}"
-            error = RenderError(why, chunk=event.number, frames=chunk.frames, attempts=ATTEMPTS)
-            if event.details:
-                error.add_note(event.details.rstrip())
+    def _fail(self, number: int, failed: Failed) -> None:
+        self._failures[number] += 1
+        chunk, attempts = chunk_of_number(self.plan, number), self._failures[number]
+        logger.warning("%s failed (%d of %d): %s", chunk, attempts, _ATTEMPTS, failed.reason)
+        if attempts == _ATTEMPTS:
+            why = f"{chunk} failed {attempts} times: {failed.reason}"
+            error = RenderError(why, chunk=number, frames=chunk.frames, attempts=attempts)
+            if failed.details:
+                error.add_note(failed.details.rstrip())
             raise error
 
-    def _progress(self, workers: int) -> RenderProgress:
+    def _progress(self, at_work: Mapping[int, int] = MappingProxyType({})) -> RenderProgress:
+        """The progress, with the frames so far of the chunks that workers are at."""
         elapsed_s = time.monotonic() - self._started_s
-        done = self._done_frames + sum(self._frames_in_progress.values())
+        done = self._done_frames + sum(at_work.values())
         return RenderProgress(
             frames_done=done,
             frames=len(self.plan.frames),
             chunks_done=len(self._reports),
             chunks=len(self.plan.lengths),
-            workers=workers,
+            workers=len(at_work),
             elapsed_s=elapsed_s,
             fps=(done - self._resumed_frames) / elapsed_s,
         )
 
     def _report(self, output_bytes: int, join_s: float, warnings: Iterable[str]) -> RenderReport:
         rendered = [report for number, report in self._reports.items() if number not in self._resumed_chunks]
-        last = self._progress(0)
+        last = self._progress()
         slowest = sorted(rendered, key=lambda report: report.elapsed_s, reverse=True)[:_SLOWEST_CHUNKS]
         of_chunks = (line for report in self._reports.values() for line in report.warnings)
         return RenderReport(
@@ -166,6 +163,21 @@ class Job:
         texts = (text for name in names if (text := self._storage.read(name)) is not None)
         found = (plan.with_chunks_of(other) for other in stored_plans(texts))
         return next((same for same in found if same is not plan), plan)
+
+
+def _outcome(future: Future[Outcome]) -> Outcome:
+    """What became of a chunk. An executor that is broken, or was shut down, ends the render."""
+    try:
+        error = future.exception()
+    except CancelledError as cancelled:
+        error = cancelled
+    if error is None:
+        return future.result()
+    if isinstance(error, BrokenExecutor | CancelledError):
+        raise RenderError(
+            f"the executor renders no more: {type(error).__name__}: {error}. Pass a new one"
+        ) from error
+    return Failed.of(error)
 
 
 @contextmanager

@@ -6,12 +6,11 @@ use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use rustix::io::Errno;
-
 use crate::error::Error;
 use crate::memory::region::Region;
 use crate::sync::generation::fork_generation;
 use crate::sync::lock;
+use crate::sys::SysError;
 use crate::sys::memory::{Mapping, page_bytes};
 
 /// Up to 256 PiB with pages of 4 KiB, and 4 EiB with pages of 64 KiB: more than an address space holds.
@@ -91,7 +90,7 @@ impl Pool {
     }
 
     /// The same, for code that goes on with the error number.
-    pub(crate) fn buffer(&self, bytes: usize) -> Result<Buffer, Errno> {
+    pub(crate) fn buffer(&self, bytes: usize) -> Result<Buffer, SysError> {
         let class = class_of(bytes, page_bytes());
         let pages = match self.0.reuse(class) {
             Some(pages) => pages,
@@ -321,6 +320,8 @@ impl Drop for Buffer {
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
 
     #[test]
@@ -386,7 +387,7 @@ mod tests {
     fn pool_refuses_sizes_beyond_any_address_space() {
         let (pool, most) = (Pool::new(0), isize::MAX as usize);
         for bytes in [1 << 60, most - 1, most, most + 1, usize::MAX - 4095, usize::MAX - 1, usize::MAX] {
-            assert_eq!(pool.buffer(bytes).unwrap_err(), Errno::NOMEM, "{bytes} bytes");
+            assert_eq!(pool.buffer(bytes).unwrap_err(), Errno::NOMEM.into(), "{bytes} bytes");
         }
     }
 

@@ -1,14 +1,13 @@
 //! The sizes of our pipes: large enough to be fast, and within the user's limits.
 
 use std::collections::HashMap;
-use std::os::fd::BorrowedFd;
 use std::sync::Mutex;
 use std::time::Instant;
 
 use crate::runtime::fork::PerProcess;
 use crate::sync::lock;
 use crate::sys::fd::{self, StreamId};
-use crate::sys::pipe;
+use crate::sys::{Borrowed, pipe};
 
 /// What is asked for by default: the most that a user without privileges gets by Linux's defaults
 /// (`pipe-max-size`, pipe(7)). Measured with FFmpeg as reader on a 2-core x86-64 VM with Linux 6.18,
@@ -59,12 +58,12 @@ struct Granted {
 static BUDGET: PerProcess<Mutex<PipeBudget>> = PerProcess::new(PipeBudget::of_user);
 
 /// Grows the pipe to [`WANTED_BYTES`], or as far as the system allows, unless a caller asked for its size. Never fails.
-pub(crate) fn grow(fd: BorrowedFd<'_>, id: StreamId) {
+pub(crate) fn grow(fd: Borrowed<'_>, id: StreamId) {
     grow_to(fd, id, WANTED_BYTES);
 }
 
 /// As [`grow`], to another size.
-pub(crate) fn grow_to(fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
+pub(crate) fn grow_to(fd: Borrowed<'_>, id: StreamId, wanted_bytes: usize) {
     let mut budget = lock(BUDGET.get());
     if !budget.granted.get(&id).is_some_and(|granted| granted.chosen) {
         budget.grow(fd, id, wanted_bytes);
@@ -72,7 +71,7 @@ pub(crate) fn grow_to(fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
 }
 
 /// As [`grow_to`], for a pipe of our own. Drop the reservation after closing the pipe.
-pub(crate) fn grow_own(pipe: BorrowedFd<'_>, wanted_bytes: usize) -> Option<Reservation> {
+pub(crate) fn grow_own(pipe: Borrowed<'_>, wanted_bytes: usize) -> Option<Reservation> {
     let (id, _) = fd::identify(pipe).ok()?;
     grow_to(pipe, id, wanted_bytes);
     Some(Reservation(id))
@@ -80,7 +79,7 @@ pub(crate) fn grow_own(pipe: BorrowedFd<'_>, wanted_bytes: usize) -> Option<Rese
 
 /// Sets the size that a caller asks for, also a smaller one. Only growth is bounded by the budget. A pipe that holds
 /// more, or that may not grow, keeps its size; statistics show it.
-pub(crate) fn set(fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
+pub(crate) fn set(fd: Borrowed<'_>, id: StreamId, wanted_bytes: usize) {
     let Ok(present_bytes) = pipe::capacity(fd) else { return };
     let mut budget = lock(BUDGET.get());
     if wanted_bytes < present_bytes {
@@ -98,7 +97,7 @@ impl PipeBudget {
         Mutex::new(Self { user_soft_bytes, granted, many: FEW, right_until: None })
     }
 
-    fn grow(&mut self, fd: BorrowedFd<'_>, id: StreamId, wanted_bytes: usize) {
+    fn grow(&mut self, fd: Borrowed<'_>, id: StreamId, wanted_bytes: usize) {
         let Ok(present_bytes) = pipe::capacity(fd) else { return };
         let mut size = wanted_bytes.min(LARGEST_BYTES).next_power_of_two();
         while size > present_bytes {
@@ -124,7 +123,7 @@ impl PipeBudget {
         self.granted.iter().filter(|(other, _)| **other != id).map(|(_, granted)| granted.bytes).sum()
     }
 
-    fn resize(&mut self, fd: BorrowedFd<'_>, id: StreamId, bytes: usize) -> bool {
+    fn resize(&mut self, fd: Borrowed<'_>, id: StreamId, bytes: usize) -> bool {
         let granted = pipe::set_capacity(fd, bytes);
         granted.is_ok_and(|bytes| {
             self.account(id, Granted { bytes, chosen: false });

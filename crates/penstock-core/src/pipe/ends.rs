@@ -1,11 +1,10 @@
 //! A kernel pipe of a chosen size.
 
 use std::io::{PipeReader, PipeWriter};
-use std::os::fd::AsFd;
 
 use crate::error::Error;
 use crate::pipe::budget;
-use crate::sys::{fd, pipe};
+use crate::sys::{AsHandle, fd, pipe};
 
 /// Makes a pipe of about `capacity_bytes`, as far as the system grants it. Its ends are `std`'s: they read and write, and can be
 /// passed to child processes.
@@ -27,8 +26,8 @@ use crate::sys::{fd, pipe};
 pub fn make_pipe(capacity_bytes: Option<usize>) -> Result<(PipeReader, PipeWriter), Error> {
     let [reader, writer] = pipe::make().map_err(Error::of_system)?;
     if let Some(bytes) = capacity_bytes {
-        let (id, _) = fd::identify(writer.as_fd()).map_err(Error::of_system)?;
-        budget::set(writer.as_fd(), id, bytes);
+        let (id, _) = fd::identify(writer.as_handle()).map_err(Error::of_system)?;
+        budget::set(writer.as_handle(), id, bytes);
     }
     Ok((reader.into(), writer.into()))
 }

@@ -8,22 +8,17 @@
 //! Between two attempts a thread sleeps until inotify(7) reports an opening. It reports only complete ones. A reader
 //! whose open(2) waits for a writer is not complete: so the writing side also tries by the clock.
 
-use std::borrow::Cow;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-
-use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{CWD, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, mkfifoat, open};
-use rustix::io::{Errno, retry_on_intr};
 
 use crate::error::Error;
 use crate::runtime::fork_fd::ForkFd;
 use crate::runtime::task::{self, AtExit, Control, Task};
 use crate::sync::ticket::Ticket;
 use crate::sync::{deadline_after, lock, passed};
-use crate::sys::{fd, inotify, pipe};
+use crate::sys::wait::{self, Events, Watched};
+use crate::sys::{AsHandle, Handle, SysError, fifo, inotify, pipe};
 
 /// The first and the longest pause between two attempts by the clock. Guessed: an attempt costs some microseconds, so
 /// that even an endless wait is no load, and a person who opens a FIFO by hand does not notice the longest.
@@ -39,15 +34,6 @@ pub enum Access {
     Read,
     /// To write; the other side is a reader.
     Write,
-}
-
-impl Access {
-    fn flags(self) -> OFlags {
-        match self {
-            Self::Read => OFlags::RDONLY,
-            Self::Write => OFlags::WRONLY,
-        }
-    }
 }
 
 /// A FIFO that was found by its path. It stays the same one whatever happens to the path.
@@ -85,7 +71,7 @@ impl Fifo {
     ///
     /// What the system reports, usually `EEXIST`.
     pub fn create(path: impl AsRef<Path>, permissions: u32) -> Result<(), Error> {
-        mkfifoat(CWD, path.as_ref(), Mode::from_raw_mode(permissions)).map_err(Error::of_system)
+        fifo::create(path.as_ref(), permissions).map_err(Error::of_system)
     }
 
     /// Finds the FIFO at that path. Opens neither of its sides.
@@ -95,13 +81,10 @@ impl Fifo {
     /// [`Error::Unsuitable`] for anything but a FIFO, or what the system reports.
     pub fn at(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let found = retry_on_intr(|| open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()))
-            .map_err(Error::of_system)?;
-        let kind = FileType::from_raw_mode(fstat(&found).map_err(Error::of_system)?.st_mode);
-        if kind != FileType::Fifo {
-            let why = format!("{} is {}, not a FIFO", path.display(), name_of(kind));
-            return Err(Error::Unsuitable(why.into()));
-        }
+        let found = fifo::find(path).map_err(Error::of_system)?.map_err(|other| {
+            let why = format!("{} is {other}, not a FIFO", path.display());
+            Error::Unsuitable(why.into())
+        })?;
         // A child forked before this has a copy, which opens no side and so keeps nobody from an end of file. The other
         // order would delay every fork while a slow file system looks the path up.
         let fd = ForkFd::adopt(found).map_err(Error::of_system)?;
@@ -115,7 +98,7 @@ impl Fifo {
     /// # Errors
     ///
     /// What the system reports.
-    pub fn reader(&self) -> Result<OwnedFd, Error> {
+    pub fn reader(&self) -> Result<Handle, Error> {
         self.open(Access::Read).map(ForkFd::release)
     }
 
@@ -124,7 +107,7 @@ impl Fifo {
     /// # Errors
     ///
     /// [`Error::Stalled`] if no reader came in time, or what the system reports.
-    pub fn writer(&self, at_most: Option<Duration>) -> Result<OwnedFd, Error> {
+    pub fn writer(&self, at_most: Option<Duration>) -> Result<Handle, Error> {
         self.opening(Access::Write).wait_for(at_most)
     }
 
@@ -158,49 +141,13 @@ impl Fifo {
     /// Opens without waiting: `ENXIO` for writing while there is no reader.
     fn open(&self, access: Access) -> Result<ForkFd, Error> {
         self.check_own()?;
-        ForkFd::make(|| self.0.open(access.flags() | OFlags::CLOEXEC | OFlags::NONBLOCK))
+        let FoundFifo { fd, path } = &*self.0;
+        ForkFd::make(|| fifo::open_side(fd.as_handle(), path, access == Access::Write))
             .map_err(Error::of_system)
     }
 
     fn check_own(&self) -> Result<(), Error> {
         if self.0.fd.is_inherited() { Err(Error::Forked) } else { Ok(()) }
-    }
-}
-
-impl FoundFifo {
-    /// Leads to the FIFO itself, whatever the path leads to now: proc_pid_fd(5).
-    fn link(&self) -> String {
-        format!("/proc/self/fd/{}", self.fd.as_fd().as_raw_fd())
-    }
-
-    fn open(&self, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-        let opened = match retry_on_intr(|| open(self.link(), flags, Mode::empty())) {
-            // There is no /proc, or it is closed to a process that has changed its user (PR_SET_DUMPABLE(2const)). Or
-            // we may not open the FIFO, which its path reports as well.
-            Err(Errno::NOENT | Errno::ACCESS) => self.open_by_path(flags)?,
-            answer => answer?,
-        };
-        fcntl_setfl(&opened, fcntl_getfl(&opened)? - OFlags::NONBLOCK)?;
-        Ok(opened)
-    }
-
-    /// `ESTALE` if the path leads to something else now.
-    fn open_by_path(&self, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-        // If it is a terminal now, it must not become our controlling terminal.
-        let opened = retry_on_intr(|| open(&self.path, flags | OFlags::NOCTTY, Mode::empty()))?;
-        let (found, own) = (fstat(&opened)?, fstat(&self.fd)?);
-        if (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino) { Ok(opened) } else { Err(Errno::STALE) }
-    }
-}
-
-fn name_of(kind: FileType) -> Cow<'static, str> {
-    match kind {
-        FileType::RegularFile => "a regular file".into(),
-        FileType::Directory => "a directory".into(),
-        FileType::Socket => "a socket".into(),
-        FileType::CharacterDevice => "a character device".into(),
-        FileType::BlockDevice => "a block device".into(),
-        other => format!("{other:?}").into(),
     }
 }
 
@@ -214,7 +161,7 @@ pub struct Opening {
     access: Access,
     reader: Option<WaitingReader>,
     /// Reports openings between two attempts, unless the system refuses one; none before the first attempt.
-    watch: Option<rustix::io::Result<ForkFd>>,
+    watch: Option<Result<ForkFd, SysError>>,
     pause: Duration,
 }
 
@@ -224,7 +171,7 @@ impl Opening {
     /// # Errors
     ///
     /// [`Error::Stalled`] if nobody came in time: it can be called again. Or what the system reports.
-    pub fn wait_for(&mut self, at_most: Option<Duration>) -> Result<OwnedFd, Error> {
+    pub fn wait_for(&mut self, at_most: Option<Duration>) -> Result<Handle, Error> {
         self.wait(None, at_most).map(ForkFd::release)
     }
 
@@ -252,7 +199,9 @@ impl Opening {
         match self.access {
             Access::Read => self.look_for_a_writer(),
             Access::Write => match self.fifo.open(Access::Write) {
-                Err(Error::Io { os_error: libc::ENXIO, .. }) => Ok(None),
+                Err(Error::Io { os_error, .. }) if os_error == SysError::NO_OTHER_SIDE.raw_os_error() => {
+                    Ok(None)
+                }
                 opened => opened.map(Some),
             },
         }
@@ -274,16 +223,16 @@ impl Opening {
     fn rest(&mut self, task: Option<&Control>, deadline: Option<Instant>) {
         let Some(watch) = &self.watch else {
             // Do not sleep yet: the watch does not report who has come before it.
-            let link = self.fifo.0.link();
-            self.watch = Some(ForkFd::of_inotify(|| inotify::watch_openings(link)));
+            let found = self.fifo.0.fd.as_handle();
+            self.watch = Some(ForkFd::of_inotify(|| fifo::watch_openings(found)));
             return;
         };
-        let waker = task.map(|task| PollFd::new(&task.waker, PollFlags::IN));
-        let opened = watch.as_ref().ok().map(|watch| PollFd::new(watch, PollFlags::IN));
+        let waker = task.map(|task| Watched::new(task.waker.as_handle(), Events::READ));
+        let opened = watch.as_ref().ok().map(|watch| Watched::new(watch.as_handle(), Events::READ));
         let mut fds: Vec<_> = waker.into_iter().chain(opened).collect();
-        fd::wait(&mut fds, self.longest_rest(deadline)); // interrupted or not, the caller looks again
+        wait::wait(&mut fds, self.longest_rest(deadline)); // interrupted or not, the caller looks again
         if let Ok(watch) = watch {
-            inotify::forget_events(watch.as_fd());
+            inotify::forget_events(watch.as_handle());
         }
         self.pause = (self.pause * 2).min(PAUSES.1);
     }
@@ -312,10 +261,11 @@ impl WaitingReader {
 
     /// Whether there is a writer or its bytes, or one has come and gone.
     fn has_met_a_writer(&self) -> Result<bool, Error> {
-        match pipe::tee(self.end.as_fd(), self.scratch[1].as_fd(), 1) {
+        match pipe::tee(self.end.as_handle(), self.scratch[1].as_handle(), 1) {
             // POLLHUP means a writer that came after our opening, and went.
-            Ok(0) => Ok(fd::ready(self.end.as_fd(), PollFlags::IN).contains(PollFlags::HUP)),
-            Ok(_) | Err(Errno::AGAIN) => Ok(true), // with bytes to read; or with a writer that is silent so far
+            Ok(0) => Ok(wait::ready(self.end.as_handle(), Events::READ).has_hung_up()),
+            Ok(_) => Ok(true),                             // with bytes to read
+            Err(error) if error.would_block() => Ok(true), // with a writer that is silent so far
             Err(errno) => Err(Error::of_system(errno)),
         }
     }
@@ -362,7 +312,7 @@ impl FifoTicket {
     ///
     /// [`Error::Aborted`] if it was cancelled, [`Error::Closed`] if the descriptor was taken before, or the failure of
     /// the opening.
-    pub fn take(&self) -> Result<OwnedFd, Error> {
+    pub fn take(&self) -> Result<Handle, Error> {
         self.task.ticket.wait()?;
         let mut slot = lock(&self.slot);
         match std::mem::replace(&mut *slot, Slot::Taken) {

@@ -1,12 +1,9 @@
 //! A pipe of our own on the way between two descriptors.
 
-use std::os::fd::{AsFd, BorrowedFd};
-
-use rustix::io::Result;
-
 use super::budget::{self, Reservation};
 use crate::runtime::fork_fd::ForkFd;
-use crate::sys::pipe;
+use crate::sys::error::Result;
+use crate::sys::{AsHandle, Borrowed, pipe};
 
 /// A pipe that nobody else reads or writes. Its ends are non-blocking.
 #[derive(Debug)]
@@ -34,7 +31,7 @@ impl PrivatePipe {
     }
 
     pub(crate) fn grow_to(&mut self, bytes: usize) {
-        self.reservation = budget::grow_own(self.writer.as_fd(), bytes);
+        self.reservation = budget::grow_own(self.writer.as_handle(), bytes);
     }
 
     pub(crate) fn held_bytes(&self) -> usize {
@@ -42,18 +39,18 @@ impl PrivatePipe {
     }
 
     /// Lets the call put bytes in.
-    pub(crate) fn fill(&mut self, put_in: impl FnOnce(BorrowedFd<'_>) -> Result<usize>) -> Result<usize> {
-        put_in(self.writer.as_fd()).inspect(|bytes| self.held_bytes += bytes)
+    pub(crate) fn fill(&mut self, put_in: impl FnOnce(Borrowed<'_>) -> Result<usize>) -> Result<usize> {
+        put_in(self.writer.as_handle()).inspect(|bytes| self.held_bytes += bytes)
     }
 
     /// Gives at most so many bytes to the descriptor, by splice(2).
-    pub(crate) fn give(&mut self, dst: BorrowedFd<'_>, at_most: usize) -> Result<usize> {
-        pipe::splice(self.reader.as_fd(), None, dst, at_most).inspect(|bytes| self.held_bytes -= bytes)
+    pub(crate) fn give(&mut self, dst: Borrowed<'_>, at_most: usize) -> Result<usize> {
+        pipe::splice(self.reader.as_handle(), None, dst, at_most).inspect(|bytes| self.held_bytes -= bytes)
     }
 
     /// Drops what it holds.
     pub(crate) fn clear(&mut self) -> Result<()> {
-        pipe::discard(self.reader.as_fd())?;
+        pipe::discard(self.reader.as_handle())?;
         self.held_bytes = 0;
         Ok(())
     }

@@ -1,6 +1,5 @@
 //! The reader, on its callers' side.
 
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -18,7 +17,7 @@ use crate::sync::frame_queue::{Answer, FrameQueue};
 use crate::sync::ticket::Ticket;
 use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind};
-use crate::sys::pipe;
+use crate::sys::{AsHandle, pipe};
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
 /// Frames read ahead by default: enough for a caller that occasionally takes longer. Guessed.
@@ -178,8 +177,8 @@ impl Reader {
     /// - [`Error::Io`]: `EBADF` if the descriptor is not open for reading, `EISDIR` for a directory, `ENOMEM` for
     ///   frames that do not fit into memory, or what the system reports.
     /// - [`Error::Unsuitable`]: options that make no sense, or a socket or pipe that keeps messages apart.
-    pub fn new(fd: impl AsFd, options: &ReaderOptions) -> Result<Self, Error> {
-        let source = PollSource::open(options.ahead.clone(), fd.as_fd())?;
+    pub fn new(fd: impl AsHandle, options: &ReaderOptions) -> Result<Self, Error> {
+        let source = PollSource::open(options.ahead.clone(), fd.as_handle())?;
         options.check()?;
         source.check_is_stream("a Reader")?;
         let capacity_bytes = grow(&source, options.capacity_bytes);
@@ -357,12 +356,12 @@ fn grow(source: &PollSource, wanted_bytes: Option<usize>) -> Option<usize> {
     if source.kind != Kind::Pipe {
         return None;
     }
-    let (id, _) = fd::identify(source.as_fd()).ok()?;
+    let (id, _) = fd::identify(source.as_handle()).ok()?;
     match wanted_bytes {
-        Some(bytes) => budget::set(source.as_fd(), id, bytes),
-        None => budget::grow_to(source.as_fd(), id, WANTED_PIPE_BYTES),
+        Some(bytes) => budget::set(source.as_handle(), id, bytes),
+        None => budget::grow_to(source.as_handle(), id, WANTED_PIPE_BYTES),
     }
-    pipe::capacity(source.as_fd()).ok()
+    pipe::capacity(source.as_handle()).ok()
 }
 
 impl Drop for Reader {

@@ -3,8 +3,6 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use rustix::io::Errno;
-
 use super::frame::Frame;
 use crate::counter::{Counter, Stopwatch};
 use crate::error::Error;
@@ -14,6 +12,7 @@ use crate::runtime::poll_source::PollSource;
 use crate::runtime::task::Control;
 use crate::sync::frame_queue::FrameQueue;
 use crate::sync::lock;
+use crate::sys::SysError;
 
 /// The worker's state. The descriptor is closed when the worker ends.
 pub(super) struct ReaderWorker {
@@ -94,7 +93,7 @@ struct Ending(Arc<FrameQueue<Frame>>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.0.end(Err(Error::of_system(Errno::IO)));
+        self.0.end(Err(Error::of_system(SysError::IO)));
     }
 }
 
@@ -150,7 +149,7 @@ impl ReaderWorker {
         slots: &mut Vec<Buffer>,
         room: usize,
         control: &Control,
-    ) -> Result<Filled, Errno> {
+    ) -> Result<Filled, SysError> {
         if let Some(mut gathered) = self.gathered.take() {
             let filled = self.gather(&mut gathered, slots, room, control);
             self.gathered = Some(gathered);
@@ -169,7 +168,7 @@ impl ReaderWorker {
         slots: &mut Vec<Buffer>,
         room: usize,
         control: &Control,
-    ) -> Result<Filled, Errno> {
+    ) -> Result<Filled, SysError> {
         let wanted = self.frame_bytes.saturating_mul(room).min(memory.len());
         let filled = self.read_some(&mut memory[..wanted], bytes, self.frame_bytes, 0, control)?;
         for frame in memory[..*bytes].chunks(self.frame_bytes) {
@@ -185,7 +184,7 @@ impl ReaderWorker {
         Ok(filled)
     }
 
-    fn fill_frame(&mut self, slot: &mut Buffer, control: &Control) -> Result<Filled, Errno> {
+    fn fill_frame(&mut self, slot: &mut Buffer, control: &Control) -> Result<Filled, SysError> {
         let Some(mut transform) = self.transform.take() else {
             return self.fill(slot, 0, control);
         };
@@ -200,7 +199,7 @@ impl ReaderWorker {
         PartTransform { transform, scratch }: &mut PartTransform,
         slot: &mut [u8],
         control: &Control,
-    ) -> Result<Filled, Errno> {
+    ) -> Result<Filled, SysError> {
         for (part, output) in slot.chunks_exact_mut(transform.output_bytes()).enumerate() {
             let before = part * transform.input_bytes();
             match self.fill(scratch, before, control)? {
@@ -217,7 +216,7 @@ impl ReaderWorker {
     }
 
     /// Fills the memory. `before` is the number of bytes of the frame that came before it.
-    fn fill(&self, memory: &mut [u8], before: usize, control: &Control) -> Result<Filled, Errno> {
+    fn fill(&self, memory: &mut [u8], before: usize, control: &Control) -> Result<Filled, SysError> {
         self.read_some(memory, &mut 0, memory.len(), before, control)
     }
 
@@ -229,7 +228,7 @@ impl ReaderWorker {
         at_least: usize,
         before: usize,
         control: &Control,
-    ) -> Result<Filled, Errno> {
+    ) -> Result<Filled, SysError> {
         while *bytes < at_least {
             if control.is_cancelled() {
                 return Ok(Filled::Stopped);

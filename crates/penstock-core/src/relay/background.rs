@@ -1,6 +1,5 @@
 //! Relays on native threads.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use super::transfer::Watch;
 use crate::error::Error;
 use crate::runtime::task::{self, AtExit, Control, Live, Task};
 use crate::sync::ticket::Ticket;
+use crate::sys::AsHandle;
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
 /// A relay on a thread of its own, and its result.
@@ -34,8 +34,8 @@ struct Progress {
 ///
 /// Those of [`relay`](super::handle::relay) that are known before the first byte; [`Error::NoThread`].
 pub fn relay_in_background(
-    src: impl AsFd,
-    dst: impl AsFd,
+    src: impl AsHandle,
+    dst: impl AsHandle,
     options: &RelayOptions,
     policy: Option<ThreadPolicy>,
 ) -> Result<RelayTicket, RelayError> {

@@ -1,19 +1,18 @@
 //! The two ends of a relay, and the result of a step between them.
 
-use std::os::fd::BorrowedFd;
-
-use rustix::fs::Stat;
-use rustix::io::{Errno, Result};
-
 use crate::error::Error;
+use crate::sys::error::Result;
+use crate::sys::facts::Facts;
 use crate::sys::fd::{self, Kind, Reads};
-use crate::sys::pipe;
+use crate::sys::{Borrowed, file, pipe};
 
 /// The two descriptors of a relay.
 pub(super) struct Ends<'a> {
-    pub(super) src: BorrowedFd<'a>,
-    pub(super) dst: BorrowedFd<'a>,
+    pub(super) src: Borrowed<'a>,
+    pub(super) dst: Borrowed<'a>,
     pub(super) destination: Kind,
+    /// Whether a file's pages go to a Unix socket.
+    pub(super) are_file_and_unix_socket: bool,
     /// Whether a step may wait inside the kernel until a signal comes: nobody watches, and no time is set.
     pub(super) may_wait: bool,
 }
@@ -47,11 +46,11 @@ pub(crate) struct Source {
 
 impl Source {
     pub(super) fn begin(
-        src: BorrowedFd<'_>,
+        src: Borrowed<'_>,
         kind: Kind,
         offset: Option<u64>,
     ) -> std::result::Result<Self, Error> {
-        let here = if kind == Kind::File && offset.is_none() { fd::position(src) } else { None };
+        let here = if kind == Kind::File && offset.is_none() { file::position(src) } else { None };
         if offset.is_some() && kind != Kind::File {
             return Err(Error::Unsuitable("offset needs a regular file as the source".into()));
         }
@@ -63,12 +62,12 @@ impl Source {
     }
 
     /// Whether a read would report the end, without reading. An error is reported only once, so it is passed on.
-    pub(super) fn has_ended(&self, src: BorrowedFd<'_>) -> Result<bool> {
+    pub(super) fn has_ended(&self, src: Borrowed<'_>) -> Result<bool> {
         match (self.kind, self.position) {
-            (Kind::File, Some(position)) => Ok(rustix::io::pread(src, &mut [0], position) == Ok(0)),
+            (Kind::File, Some(position)) => Ok(file::read_at(src, &mut [0], position) == Ok(0)),
             (Kind::Pipe, _) => Ok(pipe::has_hung_up(src)),
             (Kind::StreamSocket, _) => match fd::peek_now(src, &mut [0]) {
-                Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+                Err(error) if error.would_block() || error.interrupted() => Ok(false),
                 answer => answer.map(|seen| seen == 0),
             },
             _ => Ok(false),
@@ -81,11 +80,10 @@ pub(super) fn check_different(
     ends: &Ends<'_>,
     source: &Source,
     count: Option<u64>,
-    (src, dst): (&Stat, &Stat),
+    (src, dst): (&Facts, &Facts),
 ) -> std::result::Result<(), Error> {
-    let is_same = (src.st_dev, src.st_ino) == (dst.st_dev, dst.st_ino);
-    let is_fifo = rustix::fs::FileType::from_raw_mode(src.st_mode) == rustix::fs::FileType::Fifo;
-    if is_same && is_fifo {
+    let is_same = src.are_of_what(dst);
+    if is_same && src.is_pipe() {
         return Err(Error::Unsuitable("source and destination must not be the same pipe".into()));
     }
     if is_same && ends.destination == Kind::File && !is_apart(ends, source, count, src) {
@@ -99,9 +97,8 @@ pub(super) fn check_different(
 }
 
 /// Whether the range that is read from a file and the range that is written to it have no byte in common.
-fn is_apart(ends: &Ends<'_>, source: &Source, count: Option<u64>, stat: &Stat) -> bool {
-    let size = u64::try_from(stat.st_size).unwrap_or(0);
-    let to = if fd::appends(ends.dst) { Some(size) } else { fd::position(ends.dst) };
+fn is_apart(ends: &Ends<'_>, source: &Source, count: Option<u64>, facts: &Facts) -> bool {
+    let to = if fd::appends(ends.dst) { Some(facts.size_bytes()) } else { file::position(ends.dst) };
     match (source.moves_position, source.position, count, to) {
         // Without an offset both may share one position.
         (false, Some(from), Some(count), Some(to)) => {

@@ -1,11 +1,10 @@
 //! Files copied by the kernel.
 
-use rustix::io::{Errno, Result};
-
 use super::ends::{Ends, Source, Step};
 use super::splice::{room_bytes, socket_room_bytes};
-use crate::sys::faults::{Call, pass};
+use crate::sys::error::Result;
 use crate::sys::fd::Kind;
+use crate::sys::{SysError, file};
 
 /// Bytes copied at once from file to file. Nobody waits at the other end; this only bounds how long a signal, a
 /// deadline or a cancellation has to wait: 16 MiB take some 10 ms from page cache to page cache.
@@ -14,8 +13,7 @@ const FILE_PIECE_BYTES: u64 = 16 << 20;
 /// copy_file_range(2), which on some file systems shares the blocks instead of copying them.
 pub(super) fn copy_range(ends: &Ends<'_>, source: &mut Source, left: u64) -> Result<Step> {
     let at_most = left.min(FILE_PIECE_BYTES) as usize;
-    let at_most = pass(Call::CopyFileRange, at_most)?;
-    rustix::fs::copy_file_range(ends.src, source.position.as_mut(), ends.dst, None, at_most).map(Step::direct)
+    file::copy_range(ends.src, source.position.as_mut(), ends.dst, at_most).map(Step::direct)
 }
 
 /// What is asked for where the kernel may wait: no call moves more than 2 GiB (sendfile(2)).
@@ -29,11 +27,11 @@ pub(super) fn send(ends: &Ends<'_>, source: &mut Source, left: u64) -> Result<St
     let at_most = match ends.destination {
         Kind::File => left.min(FILE_PIECE_BYTES) as usize,
         Kind::StreamSocket if ends.may_wait => left.min(MOST_BYTES) as usize,
-        Kind::StreamSocket => left.min(socket_room_bytes(ends.dst) as u64) as usize,
+        Kind::StreamSocket => left.min(socket_room_bytes(ends) as u64) as usize,
         _ => room_bytes(ends, left),
     };
     if at_most == 0 {
-        return Err(Errno::AGAIN);
+        return Err(SysError::WOULD_BLOCK);
     }
-    rustix::fs::sendfile(ends.dst, ends.src, source.position.as_mut(), at_most).map(Step::direct)
+    file::send(ends.src, source.position.as_mut(), ends.dst, at_most).map(Step::direct)
 }

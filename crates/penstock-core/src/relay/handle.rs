@@ -1,6 +1,5 @@
 //! A relay on its caller's thread.
 
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use super::report::{Method, RelayError, RelayOptions, RelayReport};
@@ -8,6 +7,7 @@ use super::transfer::{Transfer, Watch};
 use crate::error::Error;
 use crate::runtime::fork_fd::ForkFd;
 use crate::sync::deadline_after;
+use crate::sys::AsHandle;
 use crate::sys::fd::{self, Kind};
 use crate::sys::signals::WithoutWriteSignals;
 
@@ -35,11 +35,11 @@ use crate::sys::signals::WithoutWriteSignals;
 /// [`Error::Broken`]: the destination's reader is gone. [`Error::Stalled`]: no byte moved for `timeout`. [`Error::Io`]:
 /// what the system reports, such as `ENOSPC`, with the bytes delivered, and those taken from the source and lost.
 pub fn relay(
-    src: impl AsFd,
-    dst: impl AsFd,
+    src: impl AsHandle,
+    dst: impl AsHandle,
     options: &RelayOptions,
 ) -> std::result::Result<RelayReport, RelayError> {
-    let (src, dst) = (src.as_fd(), dst.as_fd());
+    let (src, dst) = (src.as_handle(), dst.as_handle());
     let mut transfer =
         Transfer::plan(src, dst, options).map_err(|error| RelayError::before(error, options))?;
     let quiet = WithoutWriteSignals::new();
@@ -97,17 +97,17 @@ impl Relay {
     ///
     /// Those of [`relay`] that are known before the first byte.
     pub fn new(
-        src: impl AsFd,
-        dst: impl AsFd,
+        src: impl AsHandle,
+        dst: impl AsHandle,
         options: &RelayOptions,
     ) -> std::result::Result<Self, RelayError> {
         let build = || {
             let [mut src, mut dst] =
-                ForkFd::make_all(|| Ok([fd::duplicate(src.as_fd())?, fd::duplicate(dst.as_fd())?]))
+                ForkFd::make_all(|| Ok([fd::duplicate(src.as_handle())?, fd::duplicate(dst.as_handle())?]))
                     .map_err(Error::of_system)?;
-            let transfer = Transfer::plan(src.as_fd(), dst.as_fd(), options)?;
+            let transfer = Transfer::plan(src.as_handle(), dst.as_handle(), options)?;
             if transfer.relayed().method == Method::ReadWrite && transfer.kinds()[1] == Kind::Pipe {
-                dst = ForkFd::of_destination(dst.as_fd(), Kind::Pipe).map_err(Error::of_system)?;
+                dst = ForkFd::of_destination(dst.as_handle(), Kind::Pipe).map_err(Error::of_system)?;
             }
             for (fd, kind) in [&mut src, &mut dst].into_iter().zip(transfer.kinds()) {
                 fd.note_kind(kind);
@@ -177,7 +177,7 @@ impl Relay {
         if src.is_inherited() {
             return Some(Err(self.transfer.ended_by(Error::Forked)));
         }
-        self.transfer.run(src.as_fd(), dst.as_fd(), watch, deadline)
+        self.transfer.run(src.as_handle(), dst.as_handle(), watch, deadline)
     }
 
     /// Ends it, and waits until its descriptors are closed: a dropped relay leaves the close of a file to a thread.

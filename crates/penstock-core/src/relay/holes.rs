@@ -2,13 +2,10 @@
 //!
 //! A hole stays one only beyond the end of the destination: what the destination has there already must become zeros.
 
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-
-use rustix::fs::{FileType, Mode, OFlags, SeekFrom, Stat, fstat, seek};
-use rustix::io::{Errno, Result};
-
 use super::ends::{Ends, Source};
-use crate::sys::fd;
+use crate::sys::error::Result;
+use crate::sys::facts::Facts;
+use crate::sys::{AsHandle, Borrowed, Handle, SysError, fd, file};
 
 /// What comes next in the source.
 pub(super) enum Next {
@@ -23,7 +20,7 @@ pub(super) enum Next {
 pub(super) struct Holes {
     /// The source, opened again: looking for a hole moves a file's position. A child of a fork may have it, too: nobody waits for
     /// the end of a file.
-    src: OwnedFd,
+    src: Handle,
     /// There is no hole before this position.
     data_end: u64,
     /// The last hole, until the destination is as long as if it had been written.
@@ -38,22 +35,16 @@ struct Last {
 
 impl Holes {
     /// None if the source has no holes, or the destination can have none.
-    pub(super) fn look(ends: &Ends<'_>, source: &Source, (src, dst): (&Stat, &Stat)) -> Option<Self> {
-        const BLOCK_BYTES: i64 = 512; // of `st_blocks`, inode(7)
-        let is_regular = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        let may_have_holes = is_regular(src) && src.st_blocks.saturating_mul(BLOCK_BYTES) < src.st_size;
-        if !may_have_holes || !is_regular(dst) || fd::appends(ends.dst) || source.position.is_none() {
+    pub(super) fn look(ends: &Ends<'_>, source: &Source, (src, dst): (&Facts, &Facts)) -> Option<Self> {
+        let takes_holes = dst.is_regular_file() && !fd::appends(ends.dst);
+        if !src.may_have_holes() || !takes_holes || source.position.is_none() {
             return None;
         }
-        let path = format!("/proc/self/fd/{}", ends.src.as_raw_fd());
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let mut src = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-        fd::leave_low_numbers(&mut src).ok()?;
-        Some(Self { src, data_end: 0, last: None })
+        Some(Self { src: file::reopen(ends.src).ok()?, data_end: 0, last: None })
     }
 
     /// Leaves a hole out if there is one here.
-    pub(super) fn next(&mut self, dst: BorrowedFd<'_>, position: u64, left: u64) -> Result<Next> {
+    pub(super) fn next(&mut self, dst: Borrowed<'_>, position: u64, left: u64) -> Result<Next> {
         if position >= self.data_end {
             let hole_bytes = self.hole_bytes(position)?.min(left);
             if hole_bytes > 0 {
@@ -65,26 +56,23 @@ impl Holes {
 
     /// The bytes of the hole at that position; 0 if there is data, up to `data_end`.
     fn hole_bytes(&mut self, position: u64) -> Result<u64> {
-        let next = match seek(&self.src, SeekFrom::Data(position)) {
-            Err(Errno::NXIO) => u64::try_from(fstat(&self.src)?.st_size).unwrap_or(0), // none up to the end
-            found => found.unwrap_or(position),
-        };
+        let next = file::next_data(self.src.as_handle(), position)?;
         if next <= position {
-            let end = seek(&self.src, SeekFrom::Hole(position)).ok();
+            let end = file::next_hole(self.src.as_handle(), position);
             // At the end of the file, and where the file system does not tell, all that comes is data.
             self.data_end = end.filter(|end| *end > position).unwrap_or(u64::MAX);
         }
         Ok(next.saturating_sub(position))
     }
 
-    fn leave_out(&mut self, dst: BorrowedFd<'_>, hole_bytes: u64) -> Result<Next> {
-        let size = u64::try_from(fstat(dst)?.st_size).unwrap_or(0);
-        let from = seek(dst, SeekFrom::Current(0))?;
+    fn leave_out(&mut self, dst: Borrowed<'_>, hole_bytes: u64) -> Result<Next> {
+        let size = Facts::of(dst)?.size_bytes();
+        let Some(from) = file::position(dst) else { return Err(SysError::INVALID) };
         if from < size {
             return Ok(Next::Data(hole_bytes.min(size - from)));
         }
         let end = from.saturating_add(hole_bytes);
-        if seek(dst, SeekFrom::Start(end)).is_err() {
+        if file::set_position(dst, end).is_err() {
             return Ok(Next::Data(hole_bytes)); // as by a copy, which says why the file can't be so large
         }
         self.last = Some(Last { end, bytes: hole_bytes });
@@ -94,11 +82,11 @@ impl Holes {
     /// Makes the destination as long as it must be, after a hole with nothing behind it. The bytes that are missing if that fails.
     ///
     /// By a byte at the end: cutting it to that length (ftruncate(2)) could cut off what another has just written behind.
-    pub(super) fn set_length(&mut self, dst: BorrowedFd<'_>) -> std::result::Result<(), (Errno, u64)> {
+    pub(super) fn set_length(&mut self, dst: Borrowed<'_>) -> std::result::Result<(), (SysError, u64)> {
         let Some(Last { end, bytes }) = self.last.take() else { return Ok(()) };
         let lengthen = || {
-            let is_short = u64::try_from(fstat(dst)?.st_size).is_ok_and(|size| size < end);
-            if is_short { rustix::io::pwrite(dst, &[0], end - 1).map(drop) } else { Ok(()) }
+            let is_short = Facts::of(dst)?.size_bytes() < end;
+            if is_short { file::write_at(dst, &[0], end - 1).map(drop) } else { Ok(()) }
         };
         lengthen().map_err(|errno| (errno, bytes))
     }

@@ -1,12 +1,12 @@
 //! The methods by which a relay may move bytes: the choice, one step of each, and what follows where the kernel refuses.
 
-use rustix::io::{Errno, Result};
-
 use super::ends::{Ends, Source, Step};
 use super::read_write::CopyBuffer;
 use super::report::{Method, MethodReason, RelayMode};
 use super::{file, splice};
 use crate::error::Error;
+use crate::sys::SysError;
+use crate::sys::error::Result;
 use crate::sys::fd::{self, Kind};
 
 /// A method, with its resources and the bytes that it has taken and not given yet.
@@ -51,22 +51,8 @@ impl Mover {
 
     /// Whether the error means that the method does not support this pair of descriptors (the man pages' `ERRORS`) or is
     /// forbidden here, rather than that one side has failed.
-    pub(super) fn is_refused(&self, errno: Errno) -> bool {
-        let is_refusal = matches!(
-            errno,
-            Errno::INVAL
-                | Errno::NOSYS
-                | Errno::OPNOTSUPP
-                | Errno::XDEV
-                | Errno::PERM
-                | Errno::ACCESS
-                | Errno::BADF
-                | Errno::TXTBSY
-                | Errno::SPIPE
-                | Errno::OVERFLOW
-                | Errno::NOTSOCK
-        );
-        is_refusal && !matches!(self, Self::ReadWrite(_))
+    pub(super) fn is_refused(&self, errno: SysError) -> bool {
+        errno.is_refusal_of_pair() && !matches!(self, Self::ReadWrite(_))
     }
 
     /// Goes on with the next method, from the byte that this one has come to.

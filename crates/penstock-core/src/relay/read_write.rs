@@ -1,13 +1,12 @@
 //! read(2) and write(2): for every pair of descriptors, and for those that the kernel does not splice.
 
-use rustix::event::PollFlags;
-use rustix::io::{Errno, Result};
-
 use super::ends::{Ends, Source, Step};
 use super::splice::{PIECE_BYTES, room_bytes};
+use crate::sys::error::Result;
 use crate::sys::fd::{self, Kind};
-use crate::sys::pipe;
 use crate::sys::span::Span;
+use crate::sys::wait::{self, Events};
+use crate::sys::{SysError, file, pipe};
 
 /// Bytes on their way through user space.
 #[derive(Debug)]
@@ -37,8 +36,8 @@ impl CopyBuffer {
     /// Fills the buffer if it is empty and the destination could take something, otherwise empties it. So nothing has
     /// left the source while we wait.
     pub(super) fn step(&mut self, ends: &Ends<'_>, source: &mut Source, left: u64) -> Result<Step> {
-        if ends.destination != Kind::File && fd::ready(ends.dst, PollFlags::OUT).is_empty() {
-            return Err(Errno::AGAIN);
+        if ends.destination != Kind::File && wait::ready(ends.dst, Events::WRITE).is_empty() {
+            return Err(SysError::WOULD_BLOCK);
         }
         if self.held_bytes() == 0 { self.fill(ends, source, left) } else { self.empty(ends, source.kind) }
     }
@@ -46,12 +45,12 @@ impl CopyBuffer {
     fn fill(&mut self, ends: &Ends<'_>, source: &mut Source, left: u64) -> Result<Step> {
         let at_most = usize::try_from(left).unwrap_or(usize::MAX).min(self.most_taken(ends, source));
         if at_most == 0 {
-            return Err(Errno::AGAIN); // somebody else has taken the room
+            return Err(SysError::WOULD_BLOCK); // somebody else has taken the room
         }
         let message =
             (source.kind == Kind::Messages).then(|| fd::next_message_bytes(ends.src)).transpose()?;
         if message.is_some_and(|bytes| bytes > at_most) {
-            return Err(Errno::MSGSIZE); // reading a part of a message discards the rest
+            return Err(SysError::TOO_LONG); // reading a part of a message discards the rest
         }
         let wanted = message.unwrap_or(0).max(PIECE_BYTES);
         if self.bytes.len() < wanted {
@@ -59,7 +58,7 @@ impl CopyBuffer {
         }
         let buffer = &mut self.bytes[..at_most.min(wanted)];
         let taken = match source.position {
-            Some(position) => rustix::io::pread(ends.src, buffer, position)?,
+            Some(position) => file::read_at(ends.src, buffer, position)?,
             None => source.reads.now(ends.src, source.kind, buffer)?,
         };
         if taken == 0 && message.is_some() && !fd::is_at_its_end(ends.src) {
@@ -67,7 +66,7 @@ impl CopyBuffer {
         }
         if taken == 0 {
             let awaits = pipe::awaits_first_writer(ends.src, source.kind);
-            return if awaits { Err(Errno::AGAIN) } else { Ok(Step::Ended) };
+            return if awaits { Err(SysError::WOULD_BLOCK) } else { Ok(Step::Ended) };
         }
         (self.start, self.end) = (0, taken);
         source.position = source.position.map(|position| position + taken as u64);
@@ -84,7 +83,7 @@ impl CopyBuffer {
             _ => match room_bytes(ends, u64::MAX) {
                 // Its packets (O_DIRECT, which only the writing end tells) have up to so many, and less loses the rest.
                 room @ 1.. if [source.kind, ends.destination] == [Kind::Pipe, Kind::StreamSocket] => {
-                    room.max(libc::PIPE_BUF)
+                    room.max(pipe::ATOMIC_BYTES)
                 }
                 room => room,
             },
@@ -100,14 +99,14 @@ impl CopyBuffer {
         }
         // SAFETY: the slice lives until the call is over.
         let given = match unsafe { fd::write_some(ends.dst, ends.destination, span) } {
-            Err(Errno::MSGSIZE) if may_cut && span.len() > 1 => {
+            Err(SysError::TOO_LONG) if may_cut && span.len() > 1 => {
                 self.message_bytes = span.len() / 2;
                 return Ok(Step::Moved { taken: 0, given: 0 });
             }
             answer => answer?,
         };
         if given == 0 {
-            return Err(Errno::IO); // a device that returns 0 would make the relay spin
+            return Err(SysError::IO); // a device that returns 0 would make the relay spin
         }
         self.start += given;
         Ok(Step::Moved { taken: 0, given })

@@ -1,11 +1,6 @@
 //! One relay: takes the steps of its method, and waits.
 
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
-
-use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{SeekFrom, fstat, seek};
-use rustix::io::{Errno, Result};
 
 use super::ends::{Ends, Source, Step, check_different};
 use super::holes::{Holes, Next};
@@ -17,8 +12,11 @@ use crate::pipe::budget;
 use crate::runtime::fork_fd::ForkFd;
 use crate::runtime::task::Control;
 use crate::sync::passed;
+use crate::sys::error::Result;
+use crate::sys::facts::Facts;
 use crate::sys::fd::{self, Kind};
-use crate::sys::pipe;
+use crate::sys::wait::{self, Events, Watched};
+use crate::sys::{AsHandle, Borrowed, SysError, file, pipe};
 
 /// Who watches a relay while it runs.
 pub(crate) struct Watch<'a> {
@@ -32,6 +30,7 @@ pub(crate) struct Watch<'a> {
 pub(crate) struct Transfer {
     source: Source,
     destination: Kind,
+    are_file_and_unix_socket: bool,
     /// Bytes that may still be taken.
     left: u64,
     pub(crate) moved: u64,
@@ -96,7 +95,7 @@ enum Waited {
     /// A signal came.
     NotYet,
     Stalled(Duration),
-    Failed(Errno),
+    Failed(SysError),
 }
 
 /// What Linux gives a new pipe (pipe(7)).
@@ -111,24 +110,23 @@ const FALSE_START_PAUSE: Duration = Duration::from_millis(1);
 
 impl Transfer {
     pub(crate) fn plan(
-        src: BorrowedFd<'_>,
-        dst: BorrowedFd<'_>,
+        src: Borrowed<'_>,
+        dst: Borrowed<'_>,
         options: &RelayOptions,
     ) -> std::result::Result<Self, Error> {
-        let of = |fd, flags| {
-            let kind_and_stat = fstat(fd).and_then(|stat| Ok((fd::kind_of(fd, flags, &stat)?, stat)));
-            kind_and_stat.map_err(Error::of_system)
-        };
-        let (src_flags, dst_flags) = (fd::check_readable(src)?, fd::check_writable(dst)?);
-        let ((kind, src_stat), (destination, dst_stat)) = (of(src, src_flags)?, of(dst, dst_flags)?);
+        let (kind, src_facts) = fd::look_at_source(src).map_err(Error::of_system)?;
+        let (destination, dst_facts) = fd::look_at_destination(dst).map_err(Error::of_system)?;
         let source = Source::begin(src, kind, options.offset)?;
-        let ends = &Ends { src, dst, destination, may_wait: false };
-        check_different(ends, &source, options.count, (&src_stat, &dst_stat))?;
+        let are_file_and_unix_socket =
+            (kind, destination) == (Kind::File, Kind::StreamSocket) && fd::is_unix_socket(dst);
+        let ends = &Ends { src, dst, destination, are_file_and_unix_socket, may_wait: false };
+        check_different(ends, &source, options.count, (&src_facts, &dst_facts))?;
         let (mover, reason) = choose(ends, kind, options.mode)?;
-        let holes = Holes::look(ends, &source, (&src_stat, &dst_stat));
+        let holes = Holes::look(ends, &source, (&src_facts, &dst_facts));
         Ok(Self {
             source,
             destination,
+            are_file_and_unix_socket,
             left: options.count.unwrap_or(u64::MAX),
             moved: 0,
             ahead: CopyBuffer::default(),
@@ -185,15 +183,16 @@ impl Transfer {
     /// Continues until the end, the deadline, a signal or the waker.
     pub(crate) fn run(
         &mut self,
-        src: BorrowedFd<'_>,
-        dst: BorrowedFd<'_>,
+        src: Borrowed<'_>,
+        dst: Borrowed<'_>,
         watch: Option<&Watch<'_>>,
         deadline: Option<Instant>,
     ) -> Option<std::result::Result<RelayReport, RelayError>> {
         let terminal = self.terminal.take();
-        let dst = terminal.as_ref().map_or(dst, AsFd::as_fd);
+        let dst = terminal.as_ref().map_or(dst, AsHandle::as_handle);
         let may_wait = watch.is_none() && deadline.is_none() && self.timeout.is_none();
-        let ends = Ends { src, dst, destination: self.destination, may_wait };
+        let Self { destination, are_file_and_unix_socket, .. } = *self;
+        let ends = Ends { src, dst, destination, are_file_and_unix_socket, may_wait };
         let mut outcome = self.advance(&ends, watch, deadline);
         if let Some(Err((errno, bytes))) = self.holes.as_mut().map(|holes| holes.set_length(dst)) {
             self.moved -= bytes;
@@ -232,7 +231,7 @@ impl Transfer {
                     self.source_ended = true;
                     return Some(Ok(()));
                 }
-                Err(Errno::AGAIN) => match self.wait(ends, watch, deadline) {
+                Err(error) if error.would_block() => match self.wait(ends, watch, deadline) {
                     Waited::Again => {}
                     Waited::Ended => {
                         self.source_ended = true;
@@ -245,7 +244,7 @@ impl Transfer {
                     }
                     Waited::Failed(errno) => return Some(Err(self.failed(ends, errno))),
                 },
-                Err(Errno::INTR) => return None,
+                Err(error) if error.interrupted() => return None,
                 Err(errno) if self.ahead.held_bytes() == 0 && self.mover.is_refused(errno) => {
                     self.fall_back(MethodReason::Refused { os_error: errno.raw_os_error() });
                 }
@@ -292,7 +291,7 @@ impl Transfer {
     }
 
     /// Grows a pipe, once. False if it is large enough.
-    fn grow(&mut self, end: usize, fd: BorrowedFd<'_>) -> bool {
+    fn grow(&mut self, end: usize, fd: Borrowed<'_>) -> bool {
         self.may_grow[end] = false;
         let is_small = pipe::capacity(fd).is_ok_and(|bytes| bytes < budget::WANTED_BYTES);
         if is_small && let Ok((id, _)) = fd::identify(fd) {
@@ -348,7 +347,7 @@ impl Transfer {
         if self.held_bytes() > 0 || self.source.kind == Kind::File {
             return Awaited::Destination;
         }
-        let [src, dst] = fd::all_ready([(ends.src, PollFlags::IN), (ends.dst, PollFlags::OUT)]);
+        let [src, dst] = wait::all_ready([(ends.src, Events::READ), (ends.dst, Events::WRITE)]);
         match (src.is_empty(), dst.is_empty()) {
             (true, _) => Awaited::Source,
             (false, true) => Awaited::Destination,
@@ -366,27 +365,27 @@ impl Transfer {
         let mut fds = Vec::with_capacity(3);
         match awaited {
             Awaited::Nobody => return self.start_anew(),
-            Awaited::Source => fds.push(PollFd::from_borrowed_fd(ends.src, PollFlags::IN)),
-            Awaited::Destination => fds.push(PollFd::from_borrowed_fd(ends.dst, PollFlags::OUT)),
+            Awaited::Source => fds.push(Watched::new(ends.src, Events::READ)),
+            Awaited::Destination => fds.push(Watched::new(ends.dst, Events::WRITE)),
         }
         // A reader may go also while the source is waited for.
         let at_destination = usize::from(matches!(awaited, Awaited::Source));
         if self.can_lose_reader && at_destination == 1 {
-            fds.push(PollFd::from_borrowed_fd(ends.dst, PollFlags::empty()));
+            fds.push(Watched::new(ends.dst, Events::NONE));
         }
-        fds.extend(watch.map(|watch| PollFd::from_borrowed_fd(watch.control.waker.as_fd(), PollFlags::IN)));
-        if !fd::wait(&mut fds, at_most) {
+        fds.extend(watch.map(|watch| Watched::new(watch.control.waker.as_handle(), Events::READ)));
+        if !wait::wait(&mut fds, at_most) {
             return Waited::NotYet; // a signal
         }
-        let reported = if self.can_lose_reader { fds[at_destination].revents() } else { PollFlags::empty() };
-        if reported.intersects(PollFlags::ERR | PollFlags::HUP) {
+        let reported = if self.can_lose_reader { fds[at_destination].found() } else { Events::NONE };
+        if reported.has_failed() || reported.has_hung_up() {
             match fd::what_was_lost(ends.dst, self.destination, reported) {
                 Some(errno) => return Waited::Failed(errno),
                 // It would be reported again and again. A write will report a lost reader.
                 None => self.can_lose_reader = false,
             }
         }
-        if fds[0].revents().is_empty() { Waited::Again } else { self.start_anew() }
+        if fds[0].found().is_empty() { Waited::Again } else { self.start_anew() }
     }
 
     /// Tries again. After several attempts in vain, when another process may have been quicker, pauses to spare the
@@ -411,17 +410,17 @@ impl Transfer {
 
     fn stalled(&self, ends: &Ends<'_>, waited: Duration) -> Error {
         let waiting = if self.source.kind == Kind::File {
-            let size = fstat(ends.src).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+            let size = Facts::of(ends.src).map_or(0, |facts| facts.size_bytes());
             size.saturating_sub(self.source.position.unwrap_or(0))
         } else {
-            rustix::io::ioctl_fionread(ends.src).unwrap_or(0)
+            pipe::unread_bytes(ends.src).unwrap_or(0)
         };
         let bytes_pending = self.held_bytes() as u64 + waiting.min(self.left);
         Error::Stalled { waited, bytes_pending }
     }
 
     /// A failure of either side, with the bytes delivered and lost. The content of a pipe without a reader is lost.
-    fn failed(&mut self, ends: &Ends<'_>, errno: Errno) -> Error {
+    fn failed(&mut self, ends: &Ends<'_>, errno: SysError) -> Error {
         let is_lost = self.destination.is_pipe() && fd::peer_is_gone(ends.dst);
         let unread = if is_lost { pipe::unread_bytes(ends.dst).unwrap_or(0).min(self.moved) } else { 0 };
         let (bytes_delivered, bytes_lost) = (self.moved - unread, unread + self.unreturnable_bytes());
@@ -432,9 +431,9 @@ impl Transfer {
     }
 
     /// Whether the source has failed. Its reset does not mean that the destination's reader is gone.
-    fn is_of_source(&self, ends: &Ends<'_>, errno: Errno) -> bool {
+    fn is_of_source(&self, ends: &Ends<'_>, errno: SysError) -> bool {
         match self.mover {
-            _ if errno == Errno::PIPE => false, // no read says so
+            _ if errno == SysError::NO_READER => false, // no read says so
             _ if self.ahead.held_bytes() > 0 => false,
             Mover::Through(_) | Mover::ReadWrite(_) => self.mover.held_bytes() == 0,
             _ => self.source.kind == Kind::StreamSocket && !fd::peer_is_gone(ends.dst),
@@ -442,12 +441,12 @@ impl Transfer {
     }
 
     /// Sets the file's own position after what was delivered.
-    fn leave_position(&self, src: BorrowedFd<'_>) {
+    fn leave_position(&self, src: Borrowed<'_>) {
         if let Some(position) = self.position()
             && self.source.moves_position
         {
             // A file whose position could be read can be positioned.
-            let _ = seek(src, SeekFrom::Start(position));
+            let _ = file::set_position(src, position);
         }
     }
 }

@@ -1,9 +1,10 @@
 //! What the exit of a program waits for.
 
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use crate::sys::process;
 
 /// How long a program that ends waits without any progress. Guessed; the Python package waits as long.
 pub(crate) const STALL: Duration = Duration::from_secs(5);
@@ -31,16 +32,14 @@ impl ProcessEnd {
     pub(crate) fn arm(&self) {
         // Relaxed: nothing is published with either. A child of a fork inherits what is armed.
         if !HOST_DRAINS.load(Ordering::Relaxed) && !self.is_armed.swap(true, Ordering::Relaxed) {
-            // SAFETY: a plain function of this library, which is never unloaded.
-            unsafe { libc::atexit(self.run) };
+            process::at_exit(self.run);
         }
     }
 }
 
 /// Reports on stderr what the end of the program lost.
 pub(crate) fn report(loss: &str) {
-    // Not by `eprintln`, whose lock another thread may hold.
-    let _ = rustix::io::write(std::io::stderr().as_fd(), format!("penstock: {loss}\n").as_bytes());
+    process::complain(&format!("penstock: {loss}\n"));
 }
 
 /// Waits until `look` returns no pending items, or until it has returned the same items and bytes for `stall`, or until

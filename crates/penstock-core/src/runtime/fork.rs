@@ -8,14 +8,13 @@
 use std::cell::UnsafeCell;
 use std::collections::BTreeSet;
 use std::mem::{self, ManuallyDrop};
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::sync::generation::{begin_generation, fork_generation};
 use crate::sync::{Locked, lock};
-use crate::sys::fd;
+use crate::sys::{Number, fd, handle, process};
 
 /// A global value. The child of a fork makes a new one when it first uses it.
 pub struct PerProcess<T: 'static> {
@@ -112,14 +111,14 @@ impl<T> Drop for Own<T> {
 opaque!("Own", impl<T> std::fmt::Debug for Own<T>);
 
 /// The descriptors of [`ForkFd`](super::fork_fd::ForkFd)s.
-pub(super) static DESCRIPTORS: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
+pub(super) static DESCRIPTORS: Mutex<BTreeSet<Number>> = Mutex::new(BTreeSet::new());
 
 /// Locked while a thread starts. glibc gives a new thread the memory of an ended one and frees its thread-local variables
 /// (`get_cached_stack` in nptl/allocatestack.c, 2.36). After a fork in the middle of that, the child would free them twice.
 pub(super) static STARTING: Mutex<()> = Mutex::new(());
 
 /// What a fork has locked.
-type Both = (Locked<'static, ()>, Locked<'static, BTreeSet<RawFd>>);
+type Both = (Locked<'static, ()>, Locked<'static, BTreeSet<Number>>);
 
 /// Where the locks are between the handlers. No thread-local variable: a process may fork when those are gone (atexit(3)).
 struct Forking(UnsafeCell<Option<Both>>);
@@ -129,17 +128,13 @@ unsafe impl Sync for Forking {}
 
 static FORKING: Forking = Forking(UnsafeCell::new(None));
 
-/// Installs the handlers when the library is loaded. At the first use of something, another thread could fork in the middle
-/// of it, and the child would wait for ever for the end of the installation. Most programs have one thread then, for which
-/// the table of descriptors grows quickly.
-#[used]
-// SAFETY: what stands in this section is called once, before anything else of this library.
-#[unsafe(link_section = ".init_array")]
-static INSTALL: extern "C" fn() = install;
+// Installs the handlers when the library is loaded. At the first use of something, another thread could fork in the middle
+// of it, and the child would wait for ever for the end of the installation. Most programs have one thread then, for which
+// the table of descriptors grows quickly.
+process::at_load!(install);
 
 extern "C" fn install() {
-    // SAFETY: the handlers are plain functions of this library, which is never unloaded.
-    unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    process::at_fork(before, in_parent, in_child);
     fd::grow_table();
 }
 
@@ -161,7 +156,7 @@ extern "C" fn in_child() {
     for fd in mem::take(&mut *descriptors) {
         // SAFETY: the number is in the table, so it is open, and the value that it belonged to is inherited, and never
         // touches it again.
-        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+        drop(unsafe { handle::own(fd) });
     }
     drop((starting, descriptors));
 }

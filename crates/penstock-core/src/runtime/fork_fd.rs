@@ -5,22 +5,19 @@
 
 use std::collections::BTreeSet;
 use std::mem::{self, ManuallyDrop};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::{DupFlags, Result, dup3};
 
 use crate::runtime::closing;
 use crate::runtime::fork::DESCRIPTORS;
 use crate::sync::generation::fork_generation;
 use crate::sync::lock;
+use crate::sys::error::Result;
 use crate::sys::fd::{self, Closing, Kind};
-use crate::sys::kernel;
+use crate::sys::{AsHandle, Borrowed, Handle, Number, handle, kernel};
 
 /// A file descriptor of this process only. In the child of a fork it is closed, and its inherited value does nothing.
 #[derive(Debug)]
 pub struct ForkFd {
-    fd: ManuallyDrop<OwnedFd>,
+    fd: ManuallyDrop<Handle>,
     generation: u32,
     /// Asked of the system when it is closed, if it is not known by then.
     closing: Option<Closing>,
@@ -32,31 +29,31 @@ impl ForkFd {
     /// # Errors
     ///
     /// Those of `make`.
-    pub fn make(make: impl FnOnce() -> Result<OwnedFd>) -> Result<Self> {
+    pub fn make(make: impl FnOnce() -> Result<Handle>) -> Result<Self> {
         let [made] = Self::make_all(|| make().map(|fd| [fd]))?;
         Ok(made)
     }
 
     /// A non-blocking descriptor of a destination that is a terminal: its user may stop it for ever (Ctrl-S).
-    pub(crate) fn of_terminal(dst: BorrowedFd<'_>, destination: Kind) -> Option<Self> {
+    pub(crate) fn of_terminal(dst: Borrowed<'_>, destination: Kind) -> Option<Self> {
         if destination == Kind::Other { Self::make(|| fd::reopen_terminal(dst)).ok() } else { None }
     }
 
     /// A descriptor of inotify(7). Its close waits until the kernel has no use for its watches: 7 to 20 ms were measured (Linux
     /// 6.18), which no fork is to wait for.
-    pub(crate) fn of_inotify(make: impl FnOnce() -> Result<OwnedFd>) -> Result<Self> {
+    pub(crate) fn of_inotify(make: impl FnOnce() -> Result<Handle>) -> Result<Self> {
         let mut made = Self::make(make)?;
         made.closing = Some(Closing::Slow);
         Ok(made)
     }
 
     /// A descriptor of our own of a destination.
-    pub(crate) fn of_destination(dst: BorrowedFd<'_>, destination: Kind) -> Result<Self> {
+    pub(crate) fn of_destination(dst: Borrowed<'_>, destination: Kind) -> Result<Self> {
         Self::make(|| if destination == Kind::Pipe { kernel::own_writer(dst) } else { fd::duplicate(dst) })
     }
 
     /// As [`make`](Self::make), for several that are opened together.
-    pub(crate) fn make_all<const N: usize>(make: impl FnOnce() -> Result<[OwnedFd; N]>) -> Result<[Self; N]> {
+    pub(crate) fn make_all<const N: usize>(make: impl FnOnce() -> Result<[Handle; N]>) -> Result<[Self; N]> {
         let mut open = lock(&DESCRIPTORS);
         let mut made = make()?;
         for fd in &mut made {
@@ -70,13 +67,13 @@ impl ForkFd {
     /// # Errors
     ///
     /// The process has no descriptors left.
-    pub fn adopt(mut fd: OwnedFd) -> Result<Self> {
+    pub fn adopt(mut fd: Handle) -> Result<Self> {
         fd::leave_low_numbers(&mut fd)?; // without the lock, because that closes a copy, for which a file may wait
         Ok(Self::register(fd, &mut lock(&DESCRIPTORS)))
     }
 
-    fn register(fd: OwnedFd, open: &mut BTreeSet<RawFd>) -> Self {
-        open.insert(fd.as_raw_fd());
+    fn register(fd: Handle, open: &mut BTreeSet<Number>) -> Self {
+        open.insert(handle::number(fd.as_handle()));
         Self { fd: ManuallyDrop::new(fd), generation: fork_generation(), closing: None }
     }
 
@@ -91,8 +88,8 @@ impl ForkFd {
     }
 
     /// Releases the descriptor, which becomes the caller's: a child inherits it from now on.
-    pub(crate) fn release(mut self) -> OwnedFd {
-        lock(&DESCRIPTORS).remove(&self.fd.as_raw_fd());
+    pub(crate) fn release(mut self) -> Handle {
+        lock(&DESCRIPTORS).remove(&handle::number(self.as_handle()));
         // SAFETY: the value is forgotten here, so that nobody takes the descriptor a second time.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
         mem::forget(self);
@@ -114,7 +111,7 @@ impl ForkFd {
             mem::forget(fd); // closed in the child already; the number may be somebody else's by now
             return Ok(());
         }
-        match closing.unwrap_or_else(|| fd::closing(fd.as_fd())) {
+        match closing.unwrap_or_else(|| fd::closing(fd.as_handle())) {
             Closing::AtOnce => close_at_once(fd),
             Closing::Reporting => return close_file(fd),
             Closing::Brief | Closing::Slow => close_slowly(fd),
@@ -128,7 +125,7 @@ impl ForkFd {
     pub(crate) fn close_apart(mut self, then: impl FnOnce(Result<()>) + Send + 'static) {
         let closing = match self.closing {
             _ if self.is_inherited() => Closing::AtOnce,
-            known => known.unwrap_or_else(|| fd::closing(self.as_fd())),
+            known => known.unwrap_or_else(|| fd::closing(self.as_handle())),
         };
         self.closing = Some(closing);
         match closing {
@@ -138,9 +135,9 @@ impl ForkFd {
     }
 }
 
-impl AsFd for ForkFd {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+impl AsHandle for ForkFd {
+    fn as_handle(&self) -> Borrowed<'_> {
+        self.fd.as_handle()
     }
 }
 
@@ -153,25 +150,22 @@ impl Drop for ForkFd {
     }
 }
 
-fn close_at_once(fd: OwnedFd) {
+fn close_at_once(fd: Handle) {
     let mut open = lock(&DESCRIPTORS);
-    open.remove(&fd.as_raw_fd());
+    open.remove(&handle::number(fd.as_handle()));
     drop(fd); // under the lock: until then a fork finds it there
 }
 
 /// Closes a file, without the lock because that may take long. dup3(2) would drop the error.
 ///
 /// A fork between the two steps leaves the child a copy, which keeps nobody from an end of file.
-fn close_file(fd: OwnedFd) -> Result<()> {
-    lock(&DESCRIPTORS).remove(&fd.as_raw_fd());
+fn close_file(fd: Handle) -> Result<()> {
+    lock(&DESCRIPTORS).remove(&handle::number(fd.as_handle()));
     fd::close(fd)
 }
 
-/// Closes what may take long and has nothing to report: dup3(2) puts an eventfd in its place, which closes it. The number
-/// stays registered until it is free.
-fn close_slowly(mut fd: OwnedFd) {
-    if let Ok(idle) = eventfd(0, EventfdFlags::CLOEXEC) {
-        let _ = dup3(&idle, &mut fd, DupFlags::CLOEXEC); // which closes what was there
-    }
+/// Closes what may take long and has nothing to report. The number stays registered until it is free.
+fn close_slowly(mut fd: Handle) {
+    fd::close_but_keep_number(&mut fd);
     close_at_once(fd);
 }

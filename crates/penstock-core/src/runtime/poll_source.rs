@@ -3,18 +3,15 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
-
-use rustix::event::{PollFd, PollFlags};
-use rustix::fs::fstat;
-use rustix::io::{Errno, Result};
 
 use crate::error::Error;
 use crate::runtime::fork_fd::ForkFd;
 use crate::runtime::waker::Waker;
+use crate::sys::error::Result;
 use crate::sys::fd::{self, Kind, Reads};
-use crate::sys::pipe;
+use crate::sys::wait::Events;
+use crate::sys::{AsHandle, Borrowed, pipe};
 
 /// A duplicate of a descriptor, and its kind.
 #[derive(Debug)]
@@ -33,9 +30,8 @@ impl PollSource {
     ///
     /// [`Error::Io`]: `EBADF` if the descriptor is not open for reading, `EISDIR` for a directory, or what the system
     /// reports.
-    pub fn open(ahead: Vec<u8>, fd: BorrowedFd<'_>) -> std::result::Result<Self, Error> {
-        let flags = fd::check_readable(fd)?;
-        let kind = fstat(fd).and_then(|stat| fd::kind_of(fd, flags, &stat)).map_err(Error::of_system)?;
+    pub fn open(ahead: Vec<u8>, fd: Borrowed<'_>) -> std::result::Result<Self, Error> {
+        let (kind, _) = fd::look_at_source(fd).map_err(Error::of_system)?;
         let fd = ForkFd::make(|| fd::duplicate(fd)).map_err(Error::of_system)?;
         Ok(Self { fd, ahead: RefCell::new(ahead.into()), kind, reads: Reads::default() })
     }
@@ -63,11 +59,11 @@ impl PollSource {
             return Ok(Some(bytes));
         }
         loop {
-            match self.reads.now(self.as_fd(), self.kind, buffer) {
-                Ok(0) if pipe::awaits_first_writer(self.as_fd(), self.kind) => return Ok(None),
+            match self.reads.now(self.as_handle(), self.kind, buffer) {
+                Ok(0) if pipe::awaits_first_writer(self.as_handle(), self.kind) => return Ok(None),
                 Ok(bytes) => return Ok(Some(bytes)),
-                Err(Errno::AGAIN) => return Ok(None),
-                Err(Errno::INTR) => {}
+                Err(error) if error.would_block() => return Ok(None),
+                Err(error) if error.interrupted() => {}
                 Err(errno) => return Err(errno),
             }
         }
@@ -77,11 +73,7 @@ impl PollSource {
     /// waited.
     pub fn wait(&self, waker: &Waker) -> Duration {
         let start = Instant::now();
-        let mut events = [PollFd::new(&self.fd, PollFlags::IN), PollFd::new(waker, PollFlags::IN)];
-        fd::wait(&mut events, None);
-        if !events[1].revents().is_empty() {
-            waker.clear();
-        }
+        waker.wait_beside(self.as_handle(), Events::READ);
         start.elapsed()
     }
 
@@ -89,13 +81,13 @@ impl PollSource {
     #[must_use]
     pub fn unread_bytes(&self) -> u64 {
         let here =
-            if self.kind == Kind::File { 0 } else { rustix::io::ioctl_fionread(&self.fd).unwrap_or(0) };
+            if self.kind == Kind::File { 0 } else { pipe::unread_bytes(self.as_handle()).unwrap_or(0) };
         self.ahead.borrow().len() as u64 + here
     }
 }
 
-impl AsFd for PollSource {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+impl AsHandle for PollSource {
+    fn as_handle(&self) -> Borrowed<'_> {
+        self.fd.as_handle()
     }
 }

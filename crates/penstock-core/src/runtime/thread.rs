@@ -8,7 +8,7 @@ use std::thread::{Builder, JoinHandle};
 use crate::error::Error;
 use crate::runtime::fork::STARTING;
 use crate::sync::lock;
-use crate::sys::signals;
+use crate::sys::{SysError, signals};
 
 /// Which signals of the process a thread may receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,9 @@ impl Fault {
     pub(crate) fn of_stream(self, bytes_delivered: u64, bytes_lost: u64) -> Error {
         match self {
             Self::NotStarted { os_error } => Error::NoThread { os_error, bytes_delivered, bytes_lost },
-            Self::Panicked => Error::Io { os_error: libc::EIO, bytes_delivered, bytes_lost },
+            Self::Panicked => {
+                Error::Io { os_error: SysError::IO.raw_os_error(), bytes_delivered, bytes_lost }
+            }
         }
     }
 }
@@ -68,6 +70,19 @@ pub fn spawn<T: Send + 'static>(
     signals: Signals,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, Fault> {
+    spawn_named("penstock", signals, work)
+}
+
+/// As [`spawn`], with a name of at most 15 bytes for lists of threads.
+///
+/// # Errors
+///
+/// As [`spawn`].
+pub fn spawn_named<T: Send + 'static>(
+    name: &str,
+    signals: Signals,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, Fault> {
     // Shared, so that refused work is dropped here, once the lock is free: its drop may start another thread.
     let shared = Arc::new(Mutex::new(Some(work)));
     let own = Arc::clone(&shared);
@@ -80,9 +95,11 @@ pub fn spawn<T: Send + 'static>(
         work.expect("only this thread takes it")()
     };
     let starting = lock(&STARTING);
-    let spawned = Builder::new().name("penstock".into()).spawn(begin);
+    let spawned = Builder::new().name(name.into()).spawn(begin);
     drop(starting);
-    spawned.map_err(|error| Fault::NotStarted { os_error: error.raw_os_error().unwrap_or(libc::EAGAIN) })
+    spawned.map_err(|error| Fault::NotStarted {
+        os_error: error.raw_os_error().unwrap_or(SysError::WOULD_BLOCK.raw_os_error()),
+    })
 }
 
 /// Runs `work` and catches a panic, so that waiting threads can be told.

@@ -1,13 +1,11 @@
-//! Wakes a thread that waits in poll(2) for a descriptor.
-
-use std::os::fd::{AsFd, BorrowedFd};
-
-use rustix::event::{EventfdFlags, eventfd};
+//! Wakes a thread that waits for a descriptor.
 
 use crate::error::Error;
 use crate::runtime::fork_fd::ForkFd;
+use crate::sys::wait::{self, Events, Watched};
+use crate::sys::{AsHandle, Borrowed};
 
-/// Wakes a thread that waits in poll(2).
+/// Wakes a thread that waits for a descriptor.
 #[derive(Debug)]
 pub struct Waker(ForkFd);
 
@@ -18,9 +16,7 @@ impl Waker {
     ///
     /// The process or the system has no descriptors left.
     pub fn new() -> Result<Self, Error> {
-        ForkFd::make(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK))
-            .map(Self)
-            .map_err(Error::of_system)
+        ForkFd::make(wait::make_interrupt).map(Self).map_err(Error::of_system)
     }
 
     /// Whether it was made before a fork, by the parent.
@@ -34,20 +30,26 @@ impl Waker {
         if self.is_inherited() {
             return; // nobody of this process waits for it
         }
-        // It fails only when the counter is full, and then the waker is woken already.
-        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+        wait::interrupt(self.as_handle());
     }
 
     /// Resets the waker, so that the next wait waits.
     pub fn clear(&self) {
-        let mut count = [0; 8];
-        // It fails only when the waker is not woken.
-        let _ = rustix::io::read(&self.0, &mut count);
+        wait::clear(self.as_handle());
+    }
+
+    /// Waits for events on a descriptor, or until this is woken, which it resets.
+    pub(crate) fn wait_beside(&self, fd: Borrowed<'_>, events: Events) {
+        let mut both = [Watched::new(fd, events), Watched::new(self.as_handle(), Events::READ)];
+        wait::wait(&mut both, None);
+        if !both[1].found().is_empty() {
+            self.clear();
+        }
     }
 }
 
-impl AsFd for Waker {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+impl AsHandle for Waker {
+    fn as_handle(&self) -> Borrowed<'_> {
+        self.0.as_handle()
     }
 }

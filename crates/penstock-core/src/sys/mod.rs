@@ -1,11 +1,19 @@
-//! System calls that need `unsafe` or several steps, one file a subject. Other rooms use `unsafe` only where memory or
+//! The operating system, and the only room that names one: the others use what is here. Theirs are the words [`SysError`] for what a
+//! call reports, and those of each file of the platform's room.
+//!
+//! Also system calls that need `unsafe` or several steps, one file a subject. Other rooms use `unsafe` only where memory or
 //! descriptors change hands.
 
+pub(crate) mod error;
+#[cfg(not(loom))]
 pub(crate) mod faults;
-pub(crate) mod fd;
-pub(crate) mod inotify;
-pub(crate) mod kernel;
-pub(crate) mod memory;
-pub(crate) mod pipe;
-pub(crate) mod signals;
+mod linux;
+#[cfg(not(loom))]
 pub(crate) mod span;
+
+pub use error::SysError;
+#[cfg(not(loom))]
+#[cfg(not(loom))]
+pub use linux::handle::{self, AsHandle, Borrowed, Handle, Number};
+#[cfg(not(loom))]
+pub(crate) use linux::{facts, fd, fifo, file, inotify, kernel, memory, pipe, process, signals, wait};

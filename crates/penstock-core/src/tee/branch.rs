@@ -1,12 +1,9 @@
 //! One output, on the thread's side.
 
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-
-use rustix::io::Errno;
 
 use super::outputs::{Output, TeeOutput};
 use super::report::{OutputReport, TeeEnd, TeePolicy};
@@ -18,7 +15,7 @@ use crate::relay::transfer::{Idle, Transfer};
 use crate::runtime::fork_fd::ForkFd;
 use crate::runtime::task::Live;
 use crate::sys::fd::{self, Kind, StreamId};
-use crate::sys::pipe;
+use crate::sys::{AsHandle, Borrowed, SysError, handle, pipe};
 
 /// One output, on the thread's side.
 #[derive(Debug)]
@@ -47,14 +44,14 @@ pub(super) struct Inner {
 
 impl Branch {
     pub(super) fn open(
-        dst: BorrowedFd<'_>,
+        dst: Borrowed<'_>,
         id: StreamId,
         kind: Kind,
         policy: TeePolicy,
     ) -> std::result::Result<(Self, TeeOutput), Error> {
-        let number = dst.as_raw_fd();
+        let number = handle::number(dst);
         let dst = ForkFd::make(|| fd::duplicate(dst)).map_err(Error::of_system)?;
-        let inner = if kind == Kind::Pipe { None } else { Some(Inner::open(dst.as_fd())?) };
+        let inner = if kind == Kind::Pipe { None } else { Some(Inner::open(dst.as_handle())?) };
         let report = Live::new(OutputReport {
             through: inner.as_ref().map(|inner| inner.transfer.relayed()),
             ..OutputReport::default()
@@ -76,18 +73,18 @@ impl Branch {
     }
 
     /// The pipe that takes its bytes; none when it takes no more.
-    pub(super) fn entry(&self) -> Option<BorrowedFd<'_>> {
+    pub(super) fn entry(&self) -> Option<Borrowed<'_>> {
         match &self.inner {
             _ if self.is_removed => None,
-            None => Some(self.dst.as_fd()),
-            Some(inner) => inner.writer.as_ref().map(AsFd::as_fd),
+            None => Some(self.dst.as_handle()),
+            Some(inner) => inner.writer.as_ref().map(AsHandle::as_handle),
         }
     }
 
     /// Grows its pipe, once: it may be too small.
     pub(super) fn grow(&mut self) {
         if mem::take(&mut self.may_grow) {
-            budget::grow(self.dst.as_fd(), self.output.0.id);
+            budget::grow(self.dst.as_handle(), self.output.0.id);
         }
     }
 
@@ -107,23 +104,24 @@ impl Branch {
 
     /// Bytes on their way to its reader, also in its socket.
     pub(super) fn untaken_bytes(&self) -> u64 {
-        let in_socket = if self.inner.is_some() { fd::untaken_bytes(self.dst.as_fd(), self.kind) } else { 0 };
+        let in_socket =
+            if self.inner.is_some() { fd::untaken_bytes(self.dst.as_handle(), self.kind) } else { 0 };
         self.unread_bytes() + in_socket
     }
 
     /// Bytes taken for it that its reader has not read, as far as is known.
     pub(super) fn unread_bytes(&self) -> u64 {
         match &self.inner {
-            None => pipe::unread_bytes(self.dst.as_fd()).unwrap_or(0),
+            None => pipe::unread_bytes(self.dst.as_handle()).unwrap_or(0),
             Some(inner) => {
                 let held = inner.transfer.in_transit_bytes() as u64;
-                pipe::unread_bytes(inner.reader.as_fd()).unwrap_or(0) + held
+                pipe::unread_bytes(inner.reader.as_handle()).unwrap_or(0) + held
             }
         }
     }
 
-    pub(super) fn note(&mut self, bytes: usize, refused: Option<Errno>) {
-        self.output.0.report.change(|report| report.refused = refused.map(Errno::raw_os_error));
+    pub(super) fn note(&mut self, bytes: usize, refused: Option<SysError>) {
+        self.output.0.report.change(|report| report.refused = refused.map(SysError::raw_os_error));
         self.taken += bytes as u64;
         self.idle = None;
         self.publish();
@@ -143,7 +141,7 @@ impl Branch {
         let held = if self.inner.is_some() { self.unread_bytes() } else { 0 };
         // The content of a caller's pipe can still be read, unless its reader is gone.
         let is_lost = self.kind.is_pipe() && end == TeeEnd::Broken;
-        let unread = if is_lost { pipe::unread_bytes(self.dst.as_fd()).unwrap_or(0) } else { 0 };
+        let unread = if is_lost { pipe::unread_bytes(self.dst.as_handle()).unwrap_or(0) } else { 0 };
         self.publish();
         let Self { output, dst, .. } = self;
         let closed = dst.close();
@@ -159,7 +157,7 @@ impl Branch {
         });
     }
 
-    pub(super) fn fail(self, errno: Errno) {
+    pub(super) fn fail(self, errno: SysError) {
         let end = match Error::of_stream(errno, 0, 0) {
             Error::Broken { .. } => TeeEnd::Broken,
             _ => TeeEnd::Failed,
@@ -186,10 +184,10 @@ impl Branch {
 }
 
 impl Inner {
-    pub(super) fn open(dst: BorrowedFd<'_>) -> std::result::Result<Self, Error> {
+    pub(super) fn open(dst: Borrowed<'_>) -> std::result::Result<Self, Error> {
         let PrivatePipe { reader, writer, reservation, .. } =
             PrivatePipe::of_size(WANTED_BYTES).map_err(Error::of_system)?;
-        let transfer = Transfer::plan(reader.as_fd(), dst, &RelayOptions::default())?;
+        let transfer = Transfer::plan(reader.as_handle(), dst, &RelayOptions::default())?;
         Ok(Self { reader, writer: Some(writer), transfer, _reservation: reservation })
     }
 }

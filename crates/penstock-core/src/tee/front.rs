@@ -1,11 +1,7 @@
 //! The pipe whose front all outputs share.
 
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
-
-use rustix::fs::{Mode, OFlags, SeekFrom, seek};
-use rustix::io::{Errno, Result};
 
 use crate::error::Error;
 use crate::pipe::budget::{Reservation, WANTED_BYTES};
@@ -14,9 +10,10 @@ use crate::relay::report::{RelayError, RelayOptions};
 use crate::relay::splice::PIECE_BYTES;
 use crate::relay::transfer::Transfer;
 use crate::runtime::fork_fd::ForkFd;
+use crate::sys::error::Result;
 use crate::sys::fd::{self, Kind, Reads};
-use crate::sys::pipe;
 use crate::sys::span::Span;
+use crate::sys::{AsHandle, Borrowed, SysError, file, pipe};
 
 /// The pipe whose front all outputs share.
 #[derive(Debug)]
@@ -37,7 +34,7 @@ pub(super) struct Front {
 
 #[derive(Debug)]
 struct Copied {
-    refused: Errno,
+    refused: SysError,
     reads: Reads,
     buffer: Vec<u8>,
     /// Where in the buffer the front is.
@@ -51,16 +48,15 @@ struct Filler {
 }
 
 impl Front {
-    pub(super) fn open(src: BorrowedFd<'_>, kind: Kind) -> std::result::Result<Self, Error> {
+    pub(super) fn open(src: Borrowed<'_>, kind: Kind) -> std::result::Result<Self, Error> {
         let own = ForkFd::make(|| fd::duplicate(src)).map_err(Error::of_system)?;
-        let open_null = || rustix::fs::open(c"/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
-        let null = ForkFd::make(open_null).map_err(Error::of_system)?;
+        let null = ForkFd::make(file::open_null).map_err(Error::of_system)?;
         let (reader, filler, src, reservation) = if kind == Kind::Pipe {
             (own, None, None, None)
         } else {
             let PrivatePipe { reader, writer, reservation, .. } =
                 PrivatePipe::of_size(WANTED_BYTES).map_err(Error::of_system)?;
-            let transfer = Transfer::plan(own.as_fd(), writer.as_fd(), &RelayOptions::default())?;
+            let transfer = Transfer::plan(own.as_handle(), writer.as_handle(), &RelayOptions::default())?;
             (reader, Some(Filler { writer, transfer }), Some(own), reservation)
         };
         Ok(Self {
@@ -78,7 +74,7 @@ impl Front {
     /// Puts in what the source has and the pipe takes, without waiting.
     pub(super) fn fill(&mut self) {
         while let (Some(Filler { writer, transfer }), Some(src)) = (&mut self.filler, &self.src) {
-            let advanced = advance(transfer, src.as_fd(), writer.as_fd());
+            let advanced = advance(transfer, src.as_handle(), writer.as_handle());
             self.position = transfer.position();
             match advanced {
                 Advance::Moved => {}
@@ -93,25 +89,25 @@ impl Front {
     }
 
     /// The caller's pipe, if the source is one.
-    pub(super) fn callers_pipe(&self) -> Option<BorrowedFd<'_>> {
-        if self.src.is_none() { Some(self.reader.as_fd()) } else { None }
+    pub(super) fn callers_pipe(&self) -> Option<Borrowed<'_>> {
+        if self.src.is_none() { Some(self.reader.as_handle()) } else { None }
     }
 
     pub(super) fn unread_bytes(&self) -> u64 {
         let copied = self.copied.as_ref().map_or(0, |copied| copied.left.len() as u64);
-        pipe::unread_bytes(self.reader.as_fd()).unwrap_or(0) + copied
+        pipe::unread_bytes(self.reader.as_handle()).unwrap_or(0) + copied
     }
 
     /// The error by which the system refused tee(2) or splice(2), if it did.
-    pub(super) fn refused(&self) -> Option<Errno> {
+    pub(super) fn refused(&self) -> Option<SysError> {
         self.copied.as_ref().map(|copied| copied.refused)
     }
 
     /// Lets a pipe take at most so many bytes of the front. They leave the front if it is the last to take them.
     /// Returns 0 if the front is empty and has no writer.
-    pub(super) fn give(&mut self, entry: BorrowedFd<'_>, at_most: usize, is_last: bool) -> Result<usize> {
+    pub(super) fn give(&mut self, entry: Borrowed<'_>, at_most: usize, is_last: bool) -> Result<usize> {
         if self.copied.is_none() {
-            let front = self.reader.as_fd();
+            let front = self.reader.as_handle();
             let given = if is_last {
                 pipe::splice(front, None, entry, at_most)
             } else {
@@ -134,7 +130,7 @@ impl Front {
     /// Removes at most so many bytes from the front.
     pub(super) fn discard(&mut self, at_most: usize) -> Result<usize> {
         if self.copied.is_none() {
-            let dropped = pipe::splice(self.reader.as_fd(), None, self.null.as_fd(), at_most);
+            let dropped = pipe::splice(self.reader.as_handle(), None, self.null.as_handle(), at_most);
             if !self.is_refused(&dropped) {
                 return dropped;
             }
@@ -146,7 +142,7 @@ impl Front {
 
     /// Whether the system refuses the call, after which the front is copied.
     fn is_refused(&mut self, outcome: &Result<usize>) -> bool {
-        let refused = outcome.as_ref().err().copied().filter(|errno| fd::is_refused(*errno));
+        let refused = outcome.as_ref().err().copied().filter(|errno| errno.is_refusal());
         let empty = |refused| {
             let buffer = vec![0; PIECE_BYTES];
             Copied { refused, reads: Reads::default(), buffer, left: 0..0 }
@@ -159,7 +155,7 @@ impl Front {
     fn copy(&mut self) -> Result<&[u8]> {
         let Copied { reads, buffer, left, .. } = self.copied.as_mut().expect("only what is copied is read");
         if left.start == left.end {
-            *left = 0..reads.now(self.reader.as_fd(), Kind::Pipe, buffer)?;
+            *left = 0..reads.now(self.reader.as_handle(), Kind::Pipe, buffer)?;
         }
         Ok(&buffer[left.clone()])
     }
@@ -171,10 +167,10 @@ impl Front {
     }
 
     /// What to wait for when the pipe is empty.
-    pub(super) fn source(&self) -> BorrowedFd<'_> {
+    pub(super) fn source(&self) -> Borrowed<'_> {
         match (&self.filler, &self.src) {
-            (Some(_), Some(src)) => src.as_fd(),
-            _ => self.reader.as_fd(),
+            (Some(_), Some(src)) => src.as_handle(),
+            _ => self.reader.as_handle(),
         }
     }
 
@@ -186,8 +182,11 @@ impl Front {
             return self.copied.as_ref().map_or(0, |copied| copied.left.len() as u64);
         };
         let held = self.filler.take().map_or(0, |filler| filler.transfer.in_transit_bytes() as u64);
-        match self.position.map(|position| seek(src, SeekFrom::Start(position.saturating_sub(ahead)))) {
-            Some(Ok(_)) => 0,
+        match self
+            .position
+            .map(|position| file::set_position(src.as_handle(), position.saturating_sub(ahead)))
+        {
+            Some(Ok(())) => 0,
             _ => ahead + held,
         }
     }
@@ -201,7 +200,7 @@ pub(super) enum Advance {
 }
 
 /// One step of a relay, without waiting.
-pub(super) fn advance(transfer: &mut Transfer, src: BorrowedFd<'_>, dst: BorrowedFd<'_>) -> Advance {
+pub(super) fn advance(transfer: &mut Transfer, src: Borrowed<'_>, dst: Borrowed<'_>) -> Advance {
     let state = |transfer: &Transfer| (transfer.moved, transfer.in_transit_bytes());
     let before = state(transfer);
     match transfer.run(src, dst, None, Some(Instant::now())) {

@@ -1,6 +1,5 @@
 //! A tee, on its owners' side.
 
-use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
@@ -16,6 +15,7 @@ use crate::sync::generation::fork_generation;
 use crate::sync::lock;
 use crate::sync::mailbox::Mailbox;
 use crate::sync::ticket::Ticket;
+use crate::sys::AsHandle;
 use crate::sys::fd::{self, Kind};
 use penstock_cpu::{AppliedPolicy, ThreadPolicy};
 
@@ -66,10 +66,10 @@ impl Tee {
     /// # Errors
     ///
     /// The source cannot be read, or the system refuses a pipe.
-    pub fn new(src: impl AsFd, policy: Option<ThreadPolicy>) -> std::result::Result<Self, Error> {
-        fd::check_readable(src.as_fd())?;
-        let (source, kind) = fd::identify(src.as_fd()).map_err(Error::of_system)?;
-        let front = Front::open(src.as_fd(), kind)?;
+    pub fn new(src: impl AsHandle, policy: Option<ThreadPolicy>) -> std::result::Result<Self, Error> {
+        fd::check_readable(src.as_handle()).map_err(Error::of_system)?;
+        let (source, kind) = fd::identify(src.as_handle()).map_err(Error::of_system)?;
+        let front = Front::open(src.as_handle(), kind)?;
         let control = task::control(AtExit::Drain)?;
         Ok(Self {
             generation: fork_generation(),
@@ -91,9 +91,9 @@ impl Tee {
     ///
     /// [`Error::Unsuitable`]: it is the source, or an output already. [`Error::Closed`]: the tee has ended.
     /// [`Error::Forked`]: it is the parent's. [`Error::Io`]: it is not open for writing, or what the system reports.
-    pub fn add(&self, dst: impl AsFd, policy: TeePolicy) -> std::result::Result<TeeOutput, Error> {
-        let dst = dst.as_fd();
-        fd::check_writable(dst)?;
+    pub fn add(&self, dst: impl AsHandle, policy: TeePolicy) -> std::result::Result<TeeOutput, Error> {
+        let dst = dst.as_handle();
+        fd::check_writable(dst).map_err(Error::of_system)?;
         let (id, kind) = fd::identify(dst).map_err(Error::of_system)?;
         if id == self.shared.source && kind != Kind::Other && kind != Kind::StreamSocket {
             return Err(Error::Unsuitable("an output must not be the source".into()));
@@ -124,8 +124,8 @@ impl Tee {
     /// Returns the output that the descriptor leads to, the last added if there are several; none if it is not
     /// listed.
     #[must_use]
-    pub fn find(&self, fd: impl AsFd) -> Option<TeeOutput> {
-        let (id, _) = fd::identify(fd.as_fd()).ok()?;
+    pub fn find(&self, fd: impl AsHandle) -> Option<TeeOutput> {
+        let (id, _) = fd::identify(fd.as_handle()).ok()?;
         self.shared.outputs.get().find(id)
     }
 

@@ -1,11 +1,7 @@
 //! The thread of a tee: lets every output take, and waits for those that cannot.
 
 use std::mem;
-use std::os::fd::AsFd;
 use std::time::Instant;
-
-use rustix::event::{PollFd, PollFlags};
-use rustix::io::{Errno, Result};
 
 use super::branch::Branch;
 use super::front::{Advance, Front, advance};
@@ -17,8 +13,10 @@ use crate::relay::splice::PIECE_BYTES;
 use crate::relay::transfer::{DEFAULT_PIPE_BYTES, Idle};
 use crate::runtime::task::{Control, Live};
 use crate::sync::mailbox::Mailbox;
+use crate::sys::error::Result;
 use crate::sys::fd::{self, Kind, StreamId};
-use crate::sys::pipe;
+use crate::sys::wait::{self, Events, Watched};
+use crate::sys::{AsHandle, SysError, pipe};
 
 /// What the thread of a tee shares with its owners.
 #[derive(Debug)]
@@ -179,7 +177,7 @@ impl<'a> Pump<'a> {
                     let branch = self.branches.remove(index);
                     match failure.error {
                         Error::Broken { os_error, .. } | Error::Io { os_error, .. } => {
-                            branch.fail(Errno::from_raw_os_error(os_error));
+                            branch.fail(SysError::from_raw_os_error(os_error));
                         }
                         error => branch.end(TeeEnd::Failed, Some(error)),
                     }
@@ -196,7 +194,7 @@ impl<'a> Pump<'a> {
         }
         let branch = &mut self.branches[index];
         let Some(inner) = &mut branch.inner else { return Advance::Blocked };
-        let advanced = advance(&mut inner.transfer, inner.reader.as_fd(), branch.dst.as_fd());
+        let advanced = advance(&mut inner.transfer, inner.reader.as_handle(), branch.dst.as_handle());
         if matches!(advanced, Advance::Moved) {
             branch.idle = None;
             branch.publish();
@@ -224,16 +222,17 @@ impl<'a> Pump<'a> {
                 continue;
             }
             match self.take(index) {
-                Ok(0) if !pipe::awaits_first_writer(self.front.reader.as_fd(), Kind::Pipe) => {
+                Ok(0) if !pipe::awaits_first_writer(self.front.reader.as_handle(), Kind::Pipe) => {
                     self.end_source();
                     return Ok(true);
                 }
-                Ok(0) | Err(Errno::AGAIN) => index += 1,
+                Ok(0) => index += 1,
+                Err(error) if error.would_block() => index += 1,
                 Ok(_) => {
                     progress = true;
                     index += 1;
                 }
-                Err(Errno::INTR) => {}
+                Err(error) if error.interrupted() => {}
                 Err(errno) => {
                     self.branches.remove(index).fail(errno);
                     progress = true;
@@ -284,12 +283,12 @@ impl<'a> Pump<'a> {
         let progress = left > 0;
         while left > 0 {
             match self.front.discard(left as usize) {
-                Ok(0) => return Err(Error::of_system(Errno::IO)), // it was there a moment ago, and nobody else reads it
+                Ok(0) => return Err(Error::of_system(SysError::IO)), // it was there a moment ago, and nobody else reads it
                 Ok(taken) => {
                     left -= taken as u64;
                     self.forget_front(taken as u64);
                 }
-                Err(Errno::INTR) => {}
+                Err(error) if error.interrupted() => {}
                 Err(errno) => return Err(Error::of_system(errno)),
             }
         }
@@ -333,25 +332,25 @@ impl<'a> Pump<'a> {
 
     /// Waits until an output can take something, comes, goes, or is overdue.
     fn wait(&self, has_bytes: bool) {
-        let mut fds = vec![PollFd::new(&self.control.waker, PollFlags::IN)];
+        let mut fds = vec![Watched::new(self.control.waker.as_handle(), Events::READ)];
         if !has_bytes && self.branches.iter().any(|branch| branch.entry().is_some()) {
-            fds.push(PollFd::from_borrowed_fd(self.front.source(), PollFlags::IN));
+            fds.push(Watched::new(self.front.source(), Events::READ));
         }
         for branch in &self.branches {
             match (&branch.inner, branch.idle) {
-                (_, Some(_)) => fds.push(PollFd::new(&branch.dst, PollFlags::OUT)),
+                (_, Some(_)) => fds.push(Watched::new(branch.dst.as_handle(), Events::WRITE)),
                 // poll(2) reports a lost reader whether asked or not.
-                (None, None) => fds.push(PollFd::new(&branch.dst, PollFlags::empty())),
+                (None, None) => fds.push(Watched::new(branch.dst.as_handle(), Events::NONE)),
                 // While a process is between fork(2) and execve(2), the pipe ends only when that has closed its copy.
                 (Some(inner), None) if inner.writer.is_none() => {
-                    fds.push(PollFd::new(&inner.reader, PollFlags::IN));
+                    fds.push(Watched::new(inner.reader.as_handle(), Events::READ));
                 }
                 (Some(_), None) => {}
             }
         }
         let due = self.branches.iter().filter_map(Branch::eviction).min();
-        fd::wait(&mut fds, due.map(|due| due.saturating_duration_since(Instant::now())));
-        if !fds[0].revents().is_empty() {
+        wait::wait(&mut fds, due.map(|due| due.saturating_duration_since(Instant::now())));
+        if !fds[0].found().is_empty() {
             self.control.waker.clear();
         }
     }
@@ -367,9 +366,9 @@ impl<'a> Pump<'a> {
                 let bytes_pending = branch.unread_bytes();
                 branch.end(TeeEnd::Evicted, Some(Error::Stalled { waited, bytes_pending }));
             } else if self.branches[index].inner.is_none()
-                && fd::peer_is_gone(self.branches[index].dst.as_fd())
+                && fd::peer_is_gone(self.branches[index].dst.as_handle())
             {
-                self.branches.remove(index).fail(Errno::PIPE);
+                self.branches.remove(index).fail(SysError::NO_READER);
             } else {
                 index += 1;
             }

@@ -4,10 +4,9 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use rustix::io::Errno;
-
 use crate::error::Error;
 use crate::relay::report::{Method, MethodReason, RelayReport};
+use crate::sys::SysError;
 
 /// What happens when an output takes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,7 +79,7 @@ pub struct OutputReport {
 
 impl OutputReport {
     /// A file reported at its close that what it had accepted was not written: nobody knows which bytes arrived.
-    pub(super) fn fail_at_close(&mut self, errno: Errno) {
+    pub(super) fn fail_at_close(&mut self, errno: SysError) {
         self.bytes_lost += std::mem::take(&mut self.bytes_delivered);
         self.end = Some(TeeEnd::Failed);
         self.error = Some(Error::of_stream(errno, 0, self.bytes_lost));

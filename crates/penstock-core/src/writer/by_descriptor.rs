@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +15,7 @@ use crate::runtime::fork::Own;
 use crate::runtime::fork_fd::ForkFd;
 use crate::sync::deadline_after;
 use crate::sync::ticket::Ticket;
+use crate::sys::AsHandle;
 use crate::sys::fd::{self, Kind};
 use crate::sys::span::Span;
 use crate::writer::job::{Destination, Mark};
@@ -37,7 +37,7 @@ use crate::writer::worker::{self, WORKERS_LEAVE_WITHIN};
 /// - The failure of the stream, at each call until [`sync`], [`close`] or a ticket has reported it.
 pub fn pipe<R: Region>(
     region: R,
-    fd: impl AsFd,
+    fd: impl AsHandle,
     mode: Mode,
     timeout: Option<Duration>,
 ) -> Result<Ticket, Rejected<R>> {
@@ -62,9 +62,9 @@ impl Target {
     /// # Errors
     ///
     /// [`Error::Io`]: `EBADF` if the descriptor is not open for writing, `EISDIR` for a directory, or another error of the system.
-    pub fn open(fd: impl AsFd) -> Result<Self, Error> {
-        let fd = fd.as_fd();
-        fd::check_writable(fd)?;
+    pub fn open(fd: impl AsHandle) -> Result<Self, Error> {
+        let fd = fd.as_handle();
+        fd::check_writable(fd).map_err(Error::of_system)?;
         let (stream, is_first) = Stream::by_descriptor(fd).map_err(Error::of_system)?;
         let kind = stream.kind;
         let destination = stream
@@ -73,7 +73,7 @@ impl Target {
         if is_first {
             stream.queue.expect_more();
             if kind == Kind::Pipe {
-                budget::grow(destination.fd.as_fd(), stream.id);
+                budget::grow(destination.fd.as_handle(), stream.id);
             }
         }
         Ok(Self { stream: Own::new(stream), destination: Some(destination) })

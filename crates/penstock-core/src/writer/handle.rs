@@ -1,7 +1,6 @@
 //! The writer: memory goes in, a ticket comes out.
 
 use std::future;
-use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -19,7 +18,7 @@ use crate::sync::queue::Limits;
 use crate::sync::ticket::Ticket;
 use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{self, Kind};
-use crate::sys::pipe;
+use crate::sys::{AsHandle, pipe};
 use crate::writer::job::{Destination, Mark};
 use crate::writer::rejected::Rejected;
 use crate::writer::stream::{DEFAULT_LIMITS, Stream};
@@ -107,9 +106,9 @@ impl PipeState {
         }
         // In this order: otherwise bytes written in between would count as read.
         let written_bytes = stream.meter.written_bytes();
-        let unread_bytes = stream.unread_bytes(fd.as_fd());
+        let unread_bytes = stream.unread_bytes(fd.as_handle());
         let delivered_bytes = written_bytes.saturating_sub(unread_bytes);
-        Some(Self { capacity_bytes: pipe::capacity(fd.as_fd()).ok(), delivered_bytes })
+        Some(Self { capacity_bytes: pipe::capacity(fd.as_handle()).ok(), delivered_bytes })
     }
 }
 
@@ -155,9 +154,9 @@ impl Writer {
     /// - [`Error::Io`]: `EBADF` if the descriptor is not open for writing, `EISDIR` for a directory, or what the system
     ///   reports.
     /// - [`Error::Unsuitable`]: a limit or size of 0.
-    pub fn new(fd: impl AsFd, options: &WriterOptions) -> Result<Self, Error> {
-        let fd = fd.as_fd();
-        fd::check_writable(fd)?;
+    pub fn new(fd: impl AsHandle, options: &WriterOptions) -> Result<Self, Error> {
+        let fd = fd.as_handle();
+        fd::check_writable(fd).map_err(Error::of_system)?;
         Error::refuse_zeros([
             ("queue_bytes", options.queue_bytes),
             ("queue_items", options.queue_items),
@@ -167,8 +166,8 @@ impl Writer {
         let own = ForkFd::of_destination(fd, stream.kind).map_err(Error::of_system)?;
         if stream.kind == Kind::Pipe {
             match options.capacity_bytes {
-                Some(bytes) => budget::set(own.as_fd(), stream.id, bytes),
-                None => budget::grow(own.as_fd(), stream.id),
+                Some(bytes) => budget::set(own.as_handle(), stream.id, bytes),
+                None => budget::grow(own.as_handle(), stream.id),
             }
         }
         let destination = Destination::new(own);

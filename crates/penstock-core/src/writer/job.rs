@@ -2,11 +2,8 @@
 
 use std::any::Any;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-use rustix::io::Errno;
 
 use crate::counter::Counter;
 use crate::error::Error;
@@ -16,6 +13,7 @@ use crate::runtime::fork_fd::ForkFd;
 use crate::sync::run_callers_code;
 use crate::sync::ticket::{Completion, Ticket};
 use crate::sys::span::Span;
+use crate::sys::{AsHandle, Number, SysError, handle};
 use crate::writer::transport::choice::{MemoryOwner, WriteOptions};
 
 /// A destination as one owner has it: a writer, or calls by descriptor that share a descriptor.
@@ -67,7 +65,7 @@ impl Destination {
 
 /// Why writes that the system had accepted may not have arrived.
 pub(super) struct CloseFailure {
-    pub(super) errno: Errno,
+    pub(super) errno: SysError,
     pub(super) bytes_lost: u64,
 }
 
@@ -83,7 +81,7 @@ pub(crate) struct Job {
     /// Taken out when the write ends.
     pub(super) holds: Option<Holds>,
     /// What its caller has met on trying. The worker fails the stream with it.
-    pub(super) failure: Option<Errno>,
+    pub(super) failure: Option<SysError>,
     pub(super) progress: Progress,
     /// What the ticket will say: an abort, if the write was cut short with pages in the pipe.
     pub(super) outcome: Result<(), Error>,
@@ -128,7 +126,7 @@ pub(super) enum Progress {
 /// A write whose pages are in the pipe: its descriptor, and the stream position after them.
 #[derive(Clone, Copy)]
 pub(crate) struct Awaiting {
-    pub(crate) fd: RawFd,
+    pub(crate) fd: Number,
     pub(crate) end: u64,
 }
 
@@ -137,9 +135,9 @@ pub(crate) struct Awaiting {
 pub(crate) struct WriteView {
     pub(crate) number: u64,
     pub(crate) span: Span,
-    pub(crate) fd: RawFd,
+    pub(crate) fd: Number,
     pub(crate) options: WriteOptions,
-    pub(crate) failure: Option<Errno>,
+    pub(crate) failure: Option<SysError>,
 }
 
 impl Job {
@@ -148,7 +146,7 @@ impl Job {
         WriteView {
             number: self.number,
             span: self.span,
-            fd: holds.destination.fd.as_fd().as_raw_fd(),
+            fd: handle::number(holds.destination.fd.as_handle()),
             options: self.options.clone(),
             failure: self.failure,
         }

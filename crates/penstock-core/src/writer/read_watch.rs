@@ -6,18 +6,16 @@
 
 use std::collections::HashMap;
 use std::mem;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
-
-use rustix::event::{PollFd, PollFlags};
 
 use crate::runtime::fork::PerProcess;
 use crate::runtime::fork_fd::ForkFd;
 use crate::runtime::waker::Waker;
 use crate::sync::lock;
 use crate::sync::ticket::Ticket;
-use crate::sys::{fd, inotify};
+use crate::sys::wait::{self, Events, Watched};
+use crate::sys::{AsHandle, Borrowed, inotify};
 
 /// The pause before the next look at a reader that has just read: it will soon read more, and a watch costs each of its
 /// reads some 0.5 µs (measured with 4 KiB each). With the 50 µs of timer slack (prctl(2), `PR_SET_TIMERSLACK`).
@@ -61,21 +59,21 @@ impl Watcher {
         used.into_iter().min_by_key(Arc::strong_count)
     }
 
-    fn begin(&self, pipe: BorrowedFd<'_>, waker: &Arc<Waker>) -> Option<i32> {
-        let watch = inotify::watch_reads(self.fd.as_fd(), pipe).ok()?;
+    fn begin(&self, pipe: Borrowed<'_>, waker: &Arc<Waker>) -> Option<i32> {
+        let watch = inotify::watch_reads(self.fd.as_handle(), pipe).ok()?;
         lock(&self.wakers).insert(watch, Arc::downgrade(waker));
         Some(watch)
     }
 
     fn end(&self, watch: i32) {
         lock(&self.wakers).remove(&watch);
-        inotify::end_watch(self.fd.as_fd(), watch);
+        inotify::end_watch(self.fd.as_handle(), watch);
         self.pass_events_on(watch);
     }
 
     /// Takes the events so far, and wakes the others whom they concern.
     fn pass_events_on(&self, own: i32) {
-        inotify::take_events(self.fd.as_fd(), |watch| {
+        inotify::take_events(self.fd.as_handle(), |watch| {
             if watch == own {
                 return;
             }
@@ -152,7 +150,7 @@ impl ReadWatch {
     }
 
     /// Waits until the reader may have read, is gone, or the waker is woken.
-    pub(super) fn wait(&mut self, pipe: BorrowedFd<'_>) {
+    pub(super) fn wait(&mut self, pipe: Borrowed<'_>) {
         self.state = match self.state {
             // Does not sleep yet: a watch does not report what was read before it.
             State::Reading | State::Paused => {
@@ -170,7 +168,7 @@ impl ReadWatch {
     }
 
     /// Without a waker there is no watch: the worker would miss the next write.
-    fn begin(&mut self, pipe: BorrowedFd<'_>) -> Option<i32> {
+    fn begin(&mut self, pipe: Borrowed<'_>) -> Option<i32> {
         let waker = self.waker.as_ref()?;
         if self.watcher.is_none() {
             self.watcher = Watcher::take();
@@ -178,15 +176,15 @@ impl ReadWatch {
         self.watcher.as_ref()?.begin(pipe, waker)
     }
 
-    fn sleep(&self, pipe: BorrowedFd<'_>, at_most: Duration) {
+    fn sleep(&self, pipe: Borrowed<'_>, at_most: Duration) {
         let watched = match self.state {
             State::Watched(watch) => self.watcher.as_ref().map(|watcher| (watcher, watch)),
             _ => None,
         };
-        let mut events = vec![PollFd::from_borrowed_fd(pipe, PollFlags::empty())]; // which reports that the reader is gone
-        events.extend(self.waker.as_ref().map(|waker| PollFd::new(&**waker, PollFlags::IN)));
-        events.extend(watched.map(|(watcher, _)| PollFd::new(&watcher.fd, PollFlags::IN)));
-        fd::wait(&mut events, Some(at_most));
+        let mut events = vec![Watched::new(pipe, Events::NONE)]; // which reports that the reader is gone
+        events.extend(self.waker.as_ref().map(|waker| Watched::new(waker.as_handle(), Events::READ)));
+        events.extend(watched.map(|(watcher, _)| Watched::new(watcher.fd.as_handle(), Events::READ)));
+        wait::wait(&mut events, Some(at_most));
         self.waker.iter().for_each(|waker| waker.clear());
         watched.iter().for_each(|(watcher, own)| watcher.pass_events_on(*own));
     }
@@ -212,13 +210,14 @@ mod tests {
         own.watcher.clone_from(&other.watcher);
         for (watch, pipe) in [(&mut own, &mut own_pipe), (&mut other, &mut others_pipe)] {
             pipe.write_all(b"ab").unwrap();
-            watch.wait(pipe.as_fd());
+            watch.wait(pipe.as_handle());
             assert!(matches!(watch.state, State::Watched(_)));
         }
-        let is_woken =
-            |watch: &ReadWatch| !fd::ready(watch.waker.as_ref().unwrap().as_fd(), PollFlags::IN).is_empty();
+        let is_woken = |watch: &ReadWatch| {
+            !wait::ready(watch.waker.as_ref().unwrap().as_handle(), Events::READ).is_empty()
+        };
         read.read_exact(&mut [0]).unwrap();
-        other.wait(others_pipe.as_fd());
+        other.wait(others_pipe.as_handle());
         assert!(is_woken(&own) && !is_woken(&other));
         own.waker.as_ref().unwrap().clear();
         own.end();

@@ -5,7 +5,6 @@ mod failures;
 mod table;
 mod transforms;
 
-use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -21,6 +20,7 @@ use crate::sync::ticket::{OnReport, Ticket, ticket_of};
 use crate::sync::{deadline_after, lock};
 use crate::sys::fd::{Kind, StreamId};
 use crate::sys::span::Span;
+use crate::sys::{AsHandle, handle};
 use crate::writer::job::{Awaiting, CloseFailure, Destination, Holds, Job, Mark, Progress};
 use crate::writer::policy::WorkerPolicy;
 use crate::writer::rejected::Rejected;
@@ -220,7 +220,7 @@ impl Stream {
     fn write_at_once(&self, job: &mut Job) -> bool {
         let Some(holds) = &job.holds else { return false };
         // SAFETY: the job holds the region.
-        let written = unsafe { self.at_once.write(holds.destination.fd.as_fd(), self.kind, job.span) };
+        let written = unsafe { self.at_once.write(holds.destination.fd.as_handle(), self.kind, job.span) };
         match written {
             Some(Ok(written)) => {
                 self.meter.add_written(Transport::Write, written);
@@ -288,7 +288,7 @@ impl Stream {
         self.queue
             .front(|job| match job.progress {
                 Progress::AwaitsReader { end } => {
-                    job.destination().map(|own| Awaiting { fd: own.fd.as_fd().as_raw_fd(), end })
+                    job.destination().map(|own| Awaiting { fd: handle::number(own.fd.as_handle()), end })
                 }
                 _ => None,
             })

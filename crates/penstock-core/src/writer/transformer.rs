@@ -6,10 +6,9 @@
 use std::slice;
 use std::sync::Arc;
 
-use rustix::io::Result;
-
 use crate::memory::pool::{Buffer, Pool};
 use crate::memory::transform::Transform;
+use crate::sys::error::Result;
 use crate::sys::memory::page_bytes;
 use crate::sys::span::Span;
 

@@ -2,13 +2,9 @@
 //! while.
 
 use std::cell::RefCell;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-
-use rustix::fs::OFlags;
-use rustix::io::Errno;
 
 use crate::memory::region::Region;
 use crate::pipe::budget;
@@ -17,8 +13,7 @@ use crate::runtime::thread::{self, Signals};
 use crate::sync::deadline_after;
 use crate::sync::queue::Next;
 use crate::sync::ticket::Ticket;
-use crate::sys::fd;
-use crate::sys::pipe;
+use crate::sys::{AsHandle, Borrowed, SysError, fd, handle, pipe};
 use crate::writer::exit;
 use crate::writer::job::{Awaiting, Destination, Job, WriteView};
 use crate::writer::read_watch::ReadWatch;
@@ -89,12 +84,12 @@ fn start(stream: &Arc<Stream>, bounce: Option<BouncePipe>) {
 fn fail_after_panic(stream: &Arc<Stream>, watch: &mut ReadWatch) {
     // The descriptor of any write: all lead to the pipe in which pages may be.
     let destination = stream.queue.select(|job| job.destination().cloned()).into_iter().next();
-    let Some(destination) = destination else { return stream.fail(Errno::IO, 0) };
-    let fd = destination.fd.as_fd();
+    let Some(destination) = destination else { return stream.fail(SysError::IO, 0) };
+    let fd = destination.fd.as_handle();
     let has_spliced = stream.meter.written_by()[Transport::ZeroCopy as usize].1 > 0;
     let transport = if has_spliced { Transport::ZeroCopy } else { Transport::Write };
     wait_for_spliced_pages(stream, fd, transport, watch);
-    fail(stream, fd, Errno::IO, transport);
+    fail(stream, fd, SysError::IO, transport);
 }
 
 fn serve(stream: &Arc<Stream>, bounce: Option<BouncePipe>, watch: &mut ReadWatch) {
@@ -145,7 +140,7 @@ fn next_beside_reader(stream: &Stream, oldest: Awaiting, watch: &mut ReadWatch) 
             let next = stream.queue.next(Some(start), Job::view);
             if let Next::Reap = next {
                 // SAFETY: the job that waits holds the descriptor, and only this thread ends it.
-                watch.wait(unsafe { BorrowedFd::borrow_raw(oldest.fd) });
+                watch.wait(unsafe { handle::borrow(oldest.fd) });
             }
             next
         }
@@ -172,7 +167,7 @@ fn write(
     watch: &mut ReadWatch,
 ) {
     // SAFETY: the job at the cursor holds the descriptor, and only this thread ends jobs that it has begun.
-    let fd = unsafe { BorrowedFd::borrow_raw(work.fd) };
+    let fd = unsafe { handle::borrow(work.fd) };
     let work = match stream.transform(transformer, work) {
         Ok(work) => work,
         Err(errno) => {
@@ -185,7 +180,7 @@ fn write(
     // Only for this write: while it is open, the terminal's other side gets no hangup.
     let terminal = ForkFd::of_terminal(fd, stream.kind);
     let sink = Sink {
-        fd: terminal.as_ref().map_or(fd, AsFd::as_fd),
+        fd: terminal.as_ref().map_or(fd, AsHandle::as_handle),
         kind: stream.kind,
         meter: &stream.meter,
         cut: &stream.cut,
@@ -240,7 +235,7 @@ fn reap_what_was_read(stream: &Arc<Stream>) {
         None => stream.reap(u64::MAX),
         Some(oldest) => {
             // SAFETY: the job that waits holds the descriptor, and only this thread ends it.
-            let fd = unsafe { BorrowedFd::borrow_raw(oldest.fd) };
+            let fd = unsafe { handle::borrow(oldest.fd) };
             if let Ok(unread) = pipe::unread_bytes(fd) {
                 stream.reap(stream.meter.written_bytes().saturating_sub(unread));
             }
@@ -254,7 +249,7 @@ fn look_at_reader(stream: &Arc<Stream>, watch: &mut ReadWatch) {
         return;
     };
     // SAFETY: the job that waits holds the descriptor, and only this thread ends it.
-    let fd = unsafe { BorrowedFd::borrow_raw(oldest.fd) };
+    let fd = unsafe { handle::borrow(oldest.fd) };
     // Check for the reader before counting unread bytes: in the other order, a reader that drains the pipe and exits
     // looks as if it had left bytes.
     let gone = fd::peer_is_gone(fd);
@@ -263,7 +258,7 @@ fn look_at_reader(stream: &Arc<Stream>, watch: &mut ReadWatch) {
     if gone && unread > 0 {
         // `fail` may end that write, and with it the last use of the descriptor.
         let held = stream.queue.front(|job| job.destination().cloned()).flatten();
-        fail(stream, fd, Errno::PIPE, Transport::ZeroCopy);
+        fail(stream, fd, SysError::NO_READER, Transport::ZeroCopy);
         drop(held);
     } else {
         stream.reap(stream.meter.written_bytes().saturating_sub(unread));
@@ -273,7 +268,7 @@ fn look_at_reader(stream: &Arc<Stream>, watch: &mut ReadWatch) {
 /// Waits until a living reader has read the caller's pages in the pipe, whatever else failed.
 fn wait_for_spliced_pages(
     stream: &Arc<Stream>,
-    fd: BorrowedFd<'_>,
+    fd: Borrowed<'_>,
     transport: Transport,
     watch: &mut ReadWatch,
 ) {
@@ -291,7 +286,7 @@ fn wait_for_spliced_pages(
 }
 
 /// Fails the stream. If the pipe has no reader, its content is lost.
-fn fail(stream: &Arc<Stream>, fd: BorrowedFd<'_>, errno: Errno, transport: Transport) {
+fn fail(stream: &Arc<Stream>, fd: Borrowed<'_>, errno: SysError, transport: Transport) {
     reap_what_was_read(stream);
     let unread = if stream.kind.is_pipe() { pipe::unread_bytes(fd).unwrap_or(0) } else { 0 };
     let has_spliced = transport == Transport::ZeroCopy || stream.oldest_awaiting().is_some();
@@ -308,7 +303,7 @@ fn fail(stream: &Arc<Stream>, fd: BorrowedFd<'_>, errno: Errno, transport: Trans
     }
 }
 
-fn take_back_pages(fd: BorrowedFd<'_>) -> rustix::io::Result<u64> {
-    let reader = ForkFd::make(|| pipe::reopen(fd, OFlags::RDONLY))?;
-    pipe::discard(reader.as_fd())
+fn take_back_pages(fd: Borrowed<'_>) -> Result<u64, SysError> {
+    let reader = ForkFd::make(|| pipe::reopen_reader(fd))?;
+    pipe::discard(reader.as_handle())
 }

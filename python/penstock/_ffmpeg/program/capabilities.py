@@ -197,17 +197,6 @@ def named_encoder(
     return next(iter((*found, *ours)), name)
 
 
-def muxers(program: str) -> tuple[str, ...]:
-    """The names of the containers that `program` can write."""
-    listed = _listed(program, "-muxers")
-    return tuple(name for flags, names in listed if "E" in flags for name in names.split(","))
-
-
-def filters(program: str) -> tuple[str, ...]:
-    """The names of the filters of `program`."""
-    return tuple(re.findall(r"^ [T.][S.]\S* (\w+) +\S+->", stdout_of(program, "-filters"), re.MULTILINE))
-
-
 def pixel_formats(program: str) -> Mapping[str, bool]:
     """The pixel formats of `program`, and whether each stands for memory of a device, which has no bytes to write."""
     lines = re.findall(r"^[I.][O.]([H.])[P.][B.] (\w+) +\d", stdout_of(program, "-pix_fmts"), re.MULTILINE)

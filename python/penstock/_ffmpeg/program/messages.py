@@ -29,7 +29,7 @@ _MAPPING = re.compile(r"\s*Stream #0:\d+ -> #0:0 \((\w+) \(")
 _ADDRESS = re.compile(r" @ 0x[0-9a-f]+(?=\])")
 _REPEATED = re.compile(r"\s*Last message repeated (\d+) times")
 # The muxer `tee`, when one of its outputs fails. Without "onfail", FFmpeg goes on or aborts.
-FAILED_OUTPUT = re.compile(r"Slave muxer #(\d+) failed(?:: (.*), continuing with|, aborting)")
+_FAILED_OUTPUT = re.compile(r"Slave muxer #(\d+) failed(?:: (.*), continuing with|, aborting)")
 
 # FFmpeg's message if it cannot open /dev/fd for FFREPORT.
 _NO_REPORT = "Failed to open report"
@@ -95,7 +95,7 @@ class StderrLog:
         line = data.decode(errors="replace").rstrip()
         if line.startswith(_NO_REPORT):
             return
-        if found := FAILED_OUTPUT.search(line):
+        if found := _FAILED_OUTPUT.search(line):
             self.failed_outputs[int(found[1])] = found[2] or ""
         level = _LEVEL.match(line)
         if level is None:  # a library's own line, or FFmpeg prints no levels

@@ -2,6 +2,7 @@
 
 #: What the help says about each command.
 COMMANDS = {
+    "convert": "Convert videos to another codec, container, size or rate.",
     "decode": "Decode a video to raw frames or to images.",
     "encode": "Encode raw frames or images to a video.",
     "info": "Show what Penstock finds on this machine.",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,16 +46,16 @@ from penstock.cli.opening import (
 )
 from penstock.cli.options import (
     color_options,
+    decoder_options,
     ffmpeg_option,
     ffmpeg_options_option,
     file_names,
-    follow_playlists_option,
     isolated_option,
     json_option,
+    moment,
     parsed,
     progress_option,
     quiet_option,
-    scaled_size,
 )
 from penstock.cli.outputs import QUEUE_FRAMES, ImageOutput, Output, RawOutput, TimestampOutput
 from penstock.cli.progress import PERIOD_S, is_wanted
@@ -65,16 +64,6 @@ from penstock.errors import DecoderError, StalledError
 
 # An image is shown at no time, and FFmpeg wants a rate all the same.
 _ANY_RATE = 25
-
-
-def moment(text: str) -> float:
-    """Parse seconds: a number, or hours, minutes and seconds with colons between them."""
-    match = re.fullmatch(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d*)?|\.\d+)", text.strip(), re.ASCII)
-    hours, minutes, seconds = match.groups(default="0") if match else ("0", "0", "nan")
-    is_clock = ":" in text
-    if match is None or (is_clock and float(seconds) >= 60) or (match[1] and int(minutes) >= 60):
-        raise ValueError(f"a time must be like 90, 12.5, 1:30 or 0:01:30.5, not {text!r}")
-    return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
 
 
 def moments(text: str) -> list[float]:
@@ -121,11 +110,8 @@ _LONG_S = 0.5
 
 @dataclass(frozen=True)
 class Selection:
-    """Which frames the user wants."""
+    """Which of the frames that the decoder has the user wants."""
 
-    start: float | None
-    end: float | None
-    duration: float | None
     count: int | None
     every: int
     at: Sequence[float] | None
@@ -183,28 +169,7 @@ def is_file_name(name: str) -> bool:
     help="Pixel format of the frames: rgb24, bgra, gray, rgb48le, yuv420p, or any other that `ffmpeg -pix_fmts` "
     f"lists. '{SOURCE}' is the file's own.",
 )
-@click.option(
-    "--size",
-    metavar="WxH",
-    callback=parsed(scaled_size),
-    help="Scale to this width and height: 1280x720. 1280x or x720 keeps the aspect ratio.",
-)
-@click.option(
-    "--start",
-    metavar="TIME",
-    callback=parsed(moment),
-    help="Begin with the frame on screen at this time: seconds, or 0:01:30.5.",
-)
-@click.option(
-    "--end", metavar="TIME", callback=parsed(moment), help="Leave out the frames from this time on."
-)
-@click.option(
-    "--duration",
-    metavar="TIME",
-    callback=parsed(moment),
-    help="Leave out the frames from so long after --start on.",
-)
-@click.option("--count", metavar="N", type=click.IntRange(min=1), help="Deliver at most N frames.")
+@decoder_options
 @click.option(
     "--every",
     metavar="N",
@@ -219,17 +184,6 @@ def is_file_name(name: str) -> bool:
     help="Deliver only the frames that are on screen at these times, in this order: 1.0,2.5,1:30.",
 )
 @click.option(
-    "--filters",
-    metavar="FILTERS",
-    help="FFmpeg's filters (-vf) for all frames, before --size and --every: crop=640:360,hqdn3d.",
-)
-@click.option(
-    "--stream",
-    metavar="N",
-    type=click.IntRange(min=0),
-    help="Number of the video stream, from 0. The default is the best one.",
-)
-@click.option(
     "--start-number",
     metavar="N",
     type=click.IntRange(min=0),
@@ -241,12 +195,6 @@ def is_file_name(name: str) -> bool:
     "Whether the file's black and white are 16 and 235 of 255 (limited) or 0 and 255 (full). The default (auto) is "
     "the file's tag, or limited without a tag.",
 )
-@click.option(
-    "--conceal-errors",
-    is_flag=True,
-    help="Continue after damage in the file, with the frames that the decoder makes of it.",
-)
-@follow_playlists_option
 @isolated_option
 @click.option(
     "--timestamps",
@@ -264,9 +212,6 @@ def decode(
     destination: str,
     timestamps: str | None,
     start_number: int | None,
-    start: float | None,
-    end: float | None,
-    duration: float | None,
     count: int | None,
     every: int,
     at: Sequence[float] | None,
@@ -295,11 +240,11 @@ def decode(
     name_options_in_messages()
     wanted = is_wanted(progress, quiet=quiet)
     destinations = Destinations(destination, timestamps, start_number, options)
-    selection = Selection(start, end, duration, count, every, at)
+    selection = Selection(count, every, at)
+    settings["count"] = selection.decoded
     source = _as_path(source)
     _check_selection(selection, settings)
     _check_destinations(destinations, selection, as_json=as_json)
-    settings |= {"start": start, "end": end, "duration": duration, "count": selection.decoded}
     began_s = time.monotonic()
     try:
         with shown_warnings(is_quiet=quiet), _decoder(source, settings) as decoder:
@@ -307,7 +252,7 @@ def decode(
             first = _next(frames)
             with (
                 _opened(source, destinations, decoder, settings["ffmpeg"]) as (output, times),
-                _progress(decoder, selection, began_s, wanted=wanted) as shown,
+                _progress(decoder, selection, settings, began_s, wanted=wanted) as shown,
             ):
                 failure = _deliver(decoder, chain([first], frames), output, times, shown)
             seconds = time.monotonic() - began_s
@@ -330,16 +275,9 @@ def _as_path(source: str) -> str:
 
 def _check_selection(selection: Selection, settings: Mapping[str, Any]) -> None:
     """Raise if ``--at`` is given together with options that exclude it."""
-    others = {
-        "--start": selection.start is not None,
-        "--end": selection.end is not None,
-        "--duration": selection.duration is not None,
-        "--count": selection.count is not None,
-        "--every": selection.every > 1,
-        "--filters": settings["filters"] is not None,
-        "--follow-playlists": settings["follow_playlists"],
-    }
-    given = [name for name, is_given in others.items() if is_given]
+    others = ("start", "end", "duration", "fps", "filters", "follow_playlists")
+    given = ["--count"] * (selection.count is not None) + ["--every"] * (selection.every > 1)
+    given += [f"--{name.replace('_', '-')}" for name in others if settings[name] not in (None, False)]
     if selection.at is not None and given:
         raise click.UsageError(f"--at can't be combined with {', '.join(given)}")
 
@@ -365,7 +303,7 @@ def _check_destinations(destinations: Destinations, selection: Selection, *, as_
     if is_file_name(frames) and not destinations.are_images and names_media(frames):
         raise click.UsageError(
             f"OUTPUT {show_name(frames)} must not have the name of a video, sound or image, because it would get raw "
-            "frames. Decode several INPUTs one at a time"
+            "frames. Use `penstock convert` to write a video, or decode several INPUTs one at a time"
         )
     with as_click_errors():
         if destinations.are_images and selection.most_frames != 1 and not endpoints.has_number(frames):
@@ -447,25 +385,29 @@ def _image_encoder(destinations: Destinations, decoder: Decoder, ffmpeg: str | N
 
 
 @contextmanager
-def _progress(decoder: Decoder, selection: Selection, began_s: float, *, wanted: bool) -> Iterator[Progress]:
+def _progress(
+    decoder: Decoder, selection: Selection, settings: Mapping[str, Any], began_s: float, *, wanted: bool
+) -> Iterator[Progress]:
     if not wanted:
         yield Progress(None, began_s)
         return
-    total, is_estimate = _expected_frames(decoder, selection)
+    total, is_estimate = _expected_frames(decoder, selection, settings)
     rate = decoder.stream.frame_rate
     with VideoBar(total, None if rate is None else float(rate), is_estimate=is_estimate) as bar:
         yield Progress(bar, began_s)
 
 
-def _expected_frames(decoder: Decoder, selection: Selection) -> tuple[int | None, bool]:
+def _expected_frames(
+    decoder: Decoder, selection: Selection, settings: Mapping[str, Any]
+) -> tuple[int | None, bool]:
     """How many frames will come, None if that is not known, and whether it is an estimate."""
     if selection.at is not None:
         return len(selection.at), False
-    info, start, count = decoder.stream, selection.start or 0.0, selection.count
-    end = selection.end if selection.duration is None else start + selection.duration
-    frames, is_estimate = info.frames, False
-    if frames is None and info.duration_s and info.frame_rate:
-        frames, is_estimate = round(info.duration_s * info.frame_rate), True
+    info, start, count = decoder.stream, settings["start"] or 0.0, selection.count
+    end = settings["end"] if settings["duration"] is None else start + settings["duration"]
+    frames, is_estimate = (info.frames, False) if settings["fps"] is None else (None, True)
+    if frames is None and info.duration_s and (rate := settings["fps"] or info.frame_rate):
+        frames, is_estimate = round(info.duration_s * rate), True
     if frames is not None and (start or end is not None):
         is_estimate, lasts_s = True, info.duration_s or 0.0
         share = (min(lasts_s, lasts_s if end is None else end) - start) / lasts_s if lasts_s else 0.0

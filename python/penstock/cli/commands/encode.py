@@ -19,13 +19,11 @@ from penstock._common.messages import show_name
 from penstock._common.reports import EncoderStats
 from penstock._decoding.image_files import IMAGE_SUFFIXES, find_images, has_image_name, is_sequence
 from penstock._encoding.encoder import Encoder
-from penstock._encoding.output_pixel_format import AUTO
 from penstock._encoding.plan import plan
 from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, FrameLayout
-from penstock._ffmpeg.command.settings import Colors
 from penstock.cli.messages import (
     InputError,
     as_click_errors,
@@ -39,7 +37,9 @@ from penstock.cli.options import (
     encoder_arguments,
     encoder_options,
     file_names,
+    file_options,
     fps_option,
+    given_to_like,
     json_option,
     parsed,
     picture_size,
@@ -116,32 +116,13 @@ class _NoFrame(Exception):
     type=click.IntRange(min=1),
     help="Number of raw frames to expect, for the bar. It's known for files.",
 )
-@click.option(
-    "--audio",
-    metavar="FILE",
-    shell_complete=file_names,
-    multiple=True,
-    help="Add the audio of FILE, which ends with the video. It's copied if the container accepts it, and otherwise "
-    "encoded. PCM samples (WAV) become AAC in MP4. May be repeated, for several audio tracks.",
-)
-@click.option(
-    "--subtitles",
-    metavar="FILE",
-    shell_complete=file_names,
-    help="Add subtitles that players show on request: .srt, .vtt or .ass. For MP4, QuickTime, Matroska and WebM.",
-)
+@file_options
 @click.option(
     "--like",
     metavar="FILE",
     shell_complete=file_names,
     help="Take settings that you don't pass from this video: size and rate of raw frames, pixel aspect ratio, "
     "colors, audio, metadata, chapters. Warns if the result isn't as long.",
-)
-@click.option(
-    "--crash-safe",
-    is_flag=True,
-    help="Write a file that plays even if FFmpeg is killed, but for about the last second. For MP4, QuickTime, "
-    "Matroska and WebM.",
 )
 @encoder_options
 @progress_option
@@ -257,13 +238,12 @@ def _like(
     from penstock._encoding.like import arguments_like_file, pictures_s
     from penstock._facts.probing import probe  # libav, which others do without
 
-    defaults = {"colors": Colors(), "output_pixel_format": AUTO, "audio": (), "metadata": {}}
-    given = {key: value for key, value in settings.items() if key not in defaults or value != defaults[key]}
-    media = probe(name)
+    given, media = given_to_like(settings), probe(name)
     found, origin = arguments_like_file(media, output, given if size is None else {**given, "size": size})
     if found["fps"] is None:
         raise click.UsageError(
-            f"{show_name(name)} has a variable frame rate, but raw frames have no times. Pass --fps 30, or another rate"
+            f"{show_name(name)} has a variable frame rate, but raw frames have no times. Use `penstock convert`, or "
+            "pass --fps 30, or another rate"
         )
     return found.pop("size"), found, origin.lost, None if "fps" in given else pictures_s(media)
 
@@ -273,8 +253,8 @@ def _moved(like: str, source_s: float | None, lasts_s: float) -> Iterator[str]:
     if source_s is not None and abs(lasts_s - source_s) > _SAME_LENGTH_S:
         yield (
             f"the video lasts {lasts_s:.3f} s, but {show_name(like)} lasts {source_s:.3f} s, so frames aren't at their "
-            "times, and audio from there isn't in sync. Use Python, which keeps the times: Encoder.like(decoder, "
-            "output, fps=None) and encoder.write(frame, time_s=frame.time_s)"
+            "times, and audio from there isn't in sync. Use `penstock convert`, which keeps the times, or in Python "
+            "Encoder.like(decoder, output, fps=None) and encoder.write(frame, time_s=frame.time_s)"
         )
 
 
@@ -297,8 +277,8 @@ def _check_raw_options(
         )
     if not has_images and inputs and names_media(inputs[0]):
         raise click.UsageError(
-            f"INPUT must be raw frames, which {show_name(inputs[0])} is not by its name. Use `penstock decode` to get "
-            "raw frames from a video, or penstock.map_video to change a video"
+            f"INPUT must be raw frames, which {show_name(inputs[0])} is not by its name. Use `penstock convert` for a "
+            "video, or `penstock decode` to get its raw frames"
         )
     given = {"--size": size, "--pixel-format": pixel_format, "--total-frames": total_frames}
     of_raw = [name for name, value in given.items() if value is not None]

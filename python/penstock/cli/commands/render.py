@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -16,7 +15,7 @@ import click
 from rich.filesize import decimal
 
 from penstock import rendering
-from penstock._common.messages import show_name
+from penstock._common.messages import show_name, silenced
 from penstock.cli.messages import in_one_line, name_options_in_messages
 from penstock.cli.opening import as_path, check_standard_output
 from penstock.cli.options import (
@@ -33,7 +32,7 @@ from penstock.cli.options import (
 )
 from penstock.cli.progress import is_wanted
 from penstock.cli.signals import Stopped
-from penstock.errors import FFmpegWarning, PenstockError
+from penstock.errors import PenstockError
 from penstock.rendering.api import EngineName
 from penstock.rendering.api import render as render_scene
 from penstock.rendering.chunk import Renderer
@@ -158,15 +157,13 @@ def chunk(plan_file: str, numbers: range, quiet: bool, as_json: bool) -> None:
     planned = _read_plan(plan_file)
     with _failures():
         chunk_of_number(planned, numbers[-1])
-        chunks = planned.chunks[numbers[0] : numbers[-1] + 1]
         add_cwd_to_sys_path()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FFmpegWarning)  # the report has them
+        with silenced():  # the report has all warnings
             with _stdout_reserved_for(as_json):
                 renderer = Renderer(planned, None)
-            for each in chunks:
+            for number in numbers:
                 with _stdout_reserved_for(as_json):
-                    report = renderer.render(each)
+                    report = renderer.render(number)
                 if as_json:
                     click.echo(json.dumps(asdict(report)))
                 _show_warnings(report.warnings, quiet=quiet)

@@ -1,101 +1,136 @@
-"""Workers that are processes of this machine."""
+"""Chunks on programs of this machine, and what these programs do."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
-from socket import socketpair
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from socket import SHUT_RDWR, SHUT_WR, socket, socketpair
+from typing import Any
 
 from penstock._common.control_groups import whole_cpus
 from penstock._common.deadline import Deadline
-from penstock.rendering.engines import ENDING_S, Event, Failed, FramesDone
+from penstock.rendering.engines.executor import Engine, Running
+from penstock.rendering.engines.work import Failed, Outcome, Work
 from penstock.rendering.planning import Plan
 
+#: Chosen: seconds that a worker has to end by itself before it is killed.
+ENDING_S = 2.0
 
-@dataclass(eq=False, slots=True)
+
+@dataclass(frozen=True, slots=True)
 class _Worker:
-    """A process, and the connection over which it gets numbers of chunks and answers."""
+    """A program, and the connection over which it gets numbers of chunks and answers."""
 
     process: subprocess.Popen[bytes]
     connection: Connection
-    number: int | None = field(default=None)
+
+    def shut(self, how: int) -> None:
+        """Ends one or both directions of the connection, also for a thread that waits for it."""
+        with suppress(OSError), socket(fileno=os.dup(self.connection.fileno())) as end:
+            end.shutdown(how)
+
+    def killed(self) -> int:
+        """Kills the program, if it still runs, and returns its exit status."""
+        self.process.kill()
+        status = self.process.wait()
+        self.shut(SHUT_RDWR)  # a process that it has started may keep its end open
+        return status
 
 
-class Processes:
-    """Chunks on up to `count` processes, which start when there is something to do.
+class Processes(Engine):
+    """Chunks on up to `count` programs, which start when there is something to do. A thread waits for each.
 
     They are programs of their own and no forks, so that threads and OpenGL contexts of this process do no harm, and a
     script needs no ``if __name__ == "__main__"``.
     """
 
     def __init__(self, plan: Plan, count: int) -> None:
-        self._count = count
-        # What a worker needs to begin: the plan, where Python finds modules, and its share of the CPUs.
-        self._setup = plan.to_json(), list(sys.path), max(1, whole_cpus() // count)
-        self._workers: list[_Worker] = []
+        work = Work.of(plan, whole_cpus() / count, is_checked=True)
+        super().__init__(work, ThreadPoolExecutor(count, "penstock-render"), count)
+        self._started: list[_Worker] = []
+        self._idle: list[_Worker] = []
+        self._frames: dict[int, int] = {}
 
-    def has_room(self) -> bool:
-        return len(self._workers) < self._count or any(worker.number is None for worker in self._workers)
+    def submit(self, number: int) -> Future[Outcome]:
+        worker = self._idle.pop() if self._idle else self._start()
+        self._frames[number] = 0
+        return self._executor.submit(self._render, worker, number)
 
-    def submit(self, number: int) -> None:
-        worker = next((one for one in self._workers if one.number is None), None) or self._start()
-        worker.number = number
-        with suppress(BrokenPipeError, ConnectionResetError):  # it has died, which `events` tells
-            worker.connection.send(number)
+    def frames(self, running: Running) -> Mapping[int, int]:
+        return {number: self._frames[number] for number in running.values()}
 
-    def events(self, timeout_s: float) -> Iterator[Event]:
-        ready = wait([worker.connection for worker in self._workers], timeout_s)
-        for worker in [one for one in self._workers if one.connection in ready]:
-            try:
-                event: Event = worker.connection.recv()
-            except (EOFError, ConnectionResetError):
-                yield from self._lost(worker)
-                continue
-            if not isinstance(event, FramesDone):
-                worker.number = None
-            yield event
-
-    def workers(self) -> int:
-        return sum(worker.number is not None for worker in self._workers)
-
-    def close(self) -> None:
-        for worker in self._workers:
-            worker.connection.close()  # at which it ends its FFmpeg and itself
+    def end(self, running: Running) -> None:
+        for worker in self._started:
+            worker.shut(SHUT_WR)  # at which it ends its FFmpeg and itself
         deadline = Deadline(ENDING_S)
-        for worker in self._workers:
+        for worker in self._started:
             with suppress(subprocess.TimeoutExpired):
                 worker.process.wait(deadline.left_s())
-            worker.process.kill()
-            worker.process.wait()
-        self._workers.clear()
+            worker.killed()
+        self._executor.shutdown()
+        for worker in self._started:
+            worker.connection.close()
 
     def _start(self) -> _Worker:
         ours, its = socketpair()
         with its:
-            command = (sys.executable, "-m", "penstock.rendering.engines.worker", str(its.fileno()))
             process = subprocess.Popen(
-                command,
+                (sys.executable, "-c", f"from {__name__} import run_worker; run_worker({its.fileno()})"),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[its.fileno()],
                 # Ctrl-C is for us: we end the workers, and keep what is done.
                 process_group=0,
             )
         worker = _Worker(process, Connection(ours.detach()))
-        self._workers.append(worker)
-        with suppress(BrokenPipeError, ConnectionResetError):
-            worker.connection.send(self._setup)
+        self._started.append(worker)
+        with suppress(BrokenPipeError, ConnectionResetError):  # it has died, which `_render` tells
+            worker.connection.send(self._work)
         return worker
 
-    def _lost(self, worker: _Worker) -> Iterator[Event]:
-        """The end of a worker that has died."""
-        self._workers.remove(worker)
-        worker.process.kill()
-        status = worker.process.wait()
-        worker.connection.close()
-        if worker.number is not None:
+    def _render(self, worker: _Worker, number: int) -> Outcome:
+        """Has a worker render a chunk, and waits for that."""
+        try:
+            worker.connection.send(number)
+            while isinstance(answer := worker.connection.recv(), int):
+                self._frames[number] = answer
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            status = worker.killed()
             how = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
-            yield Failed(worker.number, f"worker {worker.process.pid} {how}")
+            return Failed(f"worker {worker.process.pid} {how}")
+        self._idle.append(worker)
+        outcome: Outcome = answer
+        return outcome
+
+
+def run_worker(descriptor: int) -> None:
+    """Renders the chunks whose numbers come, until the other end closes. The program of a worker."""
+    connection = Connection(descriptor)
+    orders: SimpleQueue[Any] = SimpleQueue()
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    threading.Thread(target=_receive, args=(connection, orders), daemon=True).start()
+    with suppress(BrokenPipeError, ConnectionResetError):
+        work: Work = orders.get()
+        sys.path[:] = work.paths
+        while True:
+            connection.send(work(orders.get(), connection.send))
+
+
+def _receive(connection: Connection, orders: SimpleQueue[Any]) -> None:
+    """Takes what the driver sends. When the driver has gone, ends this process, its FFmpeg, and the chunk at work."""
+    try:
+        while True:
+            orders.put(connection.recv())
+    except (EOFError, OSError):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(ENDING_S)
+        os._exit(1)  # SIGTERM had no effect: the scene is in a call that does not return to Python

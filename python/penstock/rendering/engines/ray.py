@@ -1,4 +1,4 @@
-"""Tasks on a Ray cluster. Ray schedules them, and runs those of a lost worker or node elsewhere."""
+"""Chunks as tasks on a Ray cluster. Ray schedules them, and the render submits those of a lost worker or node again."""
 
 from __future__ import annotations
 
@@ -8,29 +8,25 @@ import logging
 import math
 import os
 import socket
-import sys
 import time
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, wait
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from penstock._common.log import logger
-from penstock.errors import FFmpegWarning, RenderError
-from penstock.rendering.chunk import Renderer
-from penstock.rendering.engines import ATTEMPTS, Done, Event, Failed, FramesDone
-from penstock.rendering.engines.worker import PERIOD_S, at_times
-from penstock.rendering.planning import Plan, RenderChunk, chunk_of_number
+from penstock.errors import RenderError
+from penstock.rendering.engines.executor import Engine, Running
+from penstock.rendering.engines.processes import ENDING_S
+from penstock.rendering.engines.work import PERIOD_S, Outcome, Work
+from penstock.rendering.planning import Plan
 
 try:
     ray: Any = importlib.import_module("ray")
 except ImportError:
     raise ImportError("engine='ray' needs Ray. Run: pip install 'penstock-io[ray]'") from None
 
-# What Ray raises once it has tried as often as it may.
-_LOST = ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError
 # Options of Ray's tasks that may be given. The others are ours, or make no sense for a task that returns a report.
 _OPTIONS = (
     *("num_cpus", "num_gpus", "resources", "memory", "accelerator_type"),
@@ -48,8 +44,6 @@ _MESSAGES_PER_S = 1000
 _ANSWER_S = 0.1
 # Guessed: the actor's process starts in so many seconds on a busy machine, and has to hear of the end.
 _END_ANSWER_S = 10.0
-# Chosen: so many seconds tasks have to end by themselves.
-_ENDING_S = 2.0
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -81,16 +75,7 @@ def connect() -> None:
         ray.init(logging_level=logging.WARNING)
 
 
-@dataclass(eq=False, slots=True)
-class _Task:
-    """A chunk that was submitted, by a `key` of its own, and whether its task has begun."""
-
-    key: int
-    number: int
-    is_running: bool = False
-
-
-class RayTasks:
+class RayTasks(Engine):
     """Chunks as tasks on a cluster, `workers` at once at most, or as many as it has room for.
 
     An actor that tasks find by its name counts their frames, and asks them to end. Ray starts a process for it, which
@@ -98,120 +83,71 @@ class RayTasks:
     """
 
     def __init__(
-        self,
-        plan: Plan,
-        workers: int | None,
-        options: Mapping[str, Any],
-        *,
-        progress: bool,
+        self, plan: Plan, workers: int | None, options: Mapping[str, Any], *, progress: bool
     ) -> None:
         connect()
-        self._plan = plan
-        self._workers = workers
-        self._options = options
-        self._threads = max(1, math.floor(_cpus(options)))
-        self._setup = ray.put((plan.to_json(), [str(Path(path).absolute()) for path in sys.path]))
+        self._most, self._options = workers, options
+        self._shared = ray.put(Work.of(plan, _cpus(options)))
+        self._name = self._shared.hex()
         # The dashboard groups tasks by name. One for each chunk would cost the driver 12 KB each: Ray's metrics keep
         # all names (measured with Ray 2.60: 263 MiB after 20,000 tasks, and 20 MiB with one name).
         self._task = _task(options).options(name=f"render {Path(plan.output).name}")
-        self._progress_actor: Any = _started(self._setup.hex()) if progress else None
+        self._actor: Any = _started(self._name) if progress else None
         self._answer: Any = None  # that was asked for, and has not come yet
-        self._tasks: dict[Any, _Task] = {}
-        self._keys = itertools.count()
-        self._room = room(options)
-        self._room_s = time.monotonic()
+        self._frames: dict[int, int] = {}
+        self._room, self._room_s = room(options), time.monotonic()
         if self._room == 0:
-            logger.warning(
-                "no node of the Ray cluster has the resources that a task needs: %s",
-                {"num_cpus": 1, **options},
-            )
+            needs = {"num_cpus": 1, **options}
+            logger.warning("no node of the Ray cluster has the resources that a task needs: %s", needs)
 
-    def has_room(self) -> bool:
-        return len(self._tasks) < (self._workers or self._room_now() + _WAITING_TASKS)
+    def has_room(self, running: Running) -> bool:
+        if self._most is None and time.monotonic() >= self._room_s + _NODES_PERIOD_S:
+            self._room, self._room_s = room(self._options), time.monotonic()
+        return len(running) < (self._most or self._room + _WAITING_TASKS)
 
-    def submit(self, number: int) -> None:
-        chunk = chunk_of_number(self._plan, number)
-        key = next(self._keys)
-        # All workers together send no more messages than the actor can read.
-        every = math.ceil(len(self._tasks) / (_MESSAGES_PER_S * PERIOD_S)) or 1
-        task = self._task.remote(self._setup, self._setup.hex(), chunk, key, self._threads, every)
-        self._tasks[task] = _Task(key, number)
+    def submit(self, number: int) -> Future[Outcome]:
+        self._frames.pop(number, None)  # of a worker that was lost
+        task = self._task.remote(self._shared, self._name, number, self._room)
+        future: Future[Outcome] = task.future()
+        return future
 
-    def events(self, timeout_s: float) -> Iterator[Event]:
-        tasks = list(self._tasks)
-        if ray.wait(tasks, num_returns=1, timeout=timeout_s)[0]:
-            ready, _ = ray.wait(tasks, num_returns=len(tasks), timeout=0)
-        else:
-            ready = []
-        by_key = {task.key: task for task in self._tasks.values()}
-        for key, frames in self._taken().items():
-            if (task := by_key.get(key)) is not None:
-                task.is_running = True
-                yield FramesDone(task.number, frames)
-        for reference in ready:
-            yield self._ended(reference, self._tasks.pop(reference))
+    def frames(self, running: Running) -> Mapping[int, int]:
+        """Those that tasks have told. Without the actor, the render goes on."""
+        if self._actor is not None:
+            try:
+                self._answer = self._answer or self._actor.taken.remote()
+                self._frames |= ray.get(self._answer, timeout=_ANSWER_S)
+                self._answer = None
+            except ray.exceptions.GetTimeoutError:
+                pass  # its process is starting, or the machine is busy
+            except ray.exceptions.RayError as error:
+                logger.warning("the progress inside chunks is no longer shown: %s", str(error))
+                self._actor = None
+        return {number: self._frames[number] for number in running.values() if number in self._frames}
 
-    def workers(self) -> int:
-        # What a task has told may be from before its end, or from before its worker was lost.
-        return min(self._room, sum(task.is_running for task in self._tasks.values()))
-
-    def close(self) -> None:
+    def end(self, running: Running) -> None:
         # Ray 2.60 aborts this process if a task succeeds while it is cancelled ("Tried to complete task that was not
-        # pending"): those that run are asked to end, and only those that do not are cancelled.
-        running, waiting = self._running_and_waiting()
-        self._tasks.clear()
+        # pending"): those that run are asked to end, and only those that do not are cancelled. Those that run have told
+        # of frames, or are the first in Ray's queue.
+        asked = [
+            future
+            for place, future in enumerate(running)
+            if place < self._room or running[future] in self._frames
+        ]
         with suppress(ray.exceptions.RayError):  # the cluster is gone
-            for reference in waiting:
-                ray.cancel(reference, force=True)
-            if running:
-                self._progress_actor = self._progress_actor or _started(self._setup.hex())
+            _cancel(running.keys() - asked)
+            if asked:
+                self._actor = self._actor or _started(self._name)
                 with suppress(ray.exceptions.GetTimeoutError, ray.exceptions.RayActorError):
-                    ray.get(self._progress_actor.end.remote(), timeout=_END_ANSWER_S)
-                _, running = ray.wait(running, num_returns=len(running), timeout=_ENDING_S)
-            for reference in running:
-                ray.cancel(reference, force=True)
-            if self._progress_actor is not None:
-                ray.kill(self._progress_actor)
+                    ray.get(self._actor.end.remote(), timeout=_END_ANSWER_S)
+                _cancel(wait(asked, ENDING_S).not_done)
+            if self._actor is not None:
+                ray.kill(self._actor)
 
-    def _running_and_waiting(self) -> tuple[list[Any], list[Any]]:
-        """Divides the tasks, as far as known. Those that run have reported frames, or are the first in Ray's queue."""
-        running: list[Any] = []
-        waiting: list[Any] = []
-        for place, (reference, task) in enumerate(self._tasks.items()):
-            (running if place < self._room or task.is_running else waiting).append(reference)
-        return running, waiting
 
-    def _room_now(self) -> int:
-        now_s = time.monotonic()
-        if now_s >= self._room_s + _NODES_PERIOD_S:
-            self._room, self._room_s = room(self._options), now_s
-        return self._room
-
-    def _ended(self, reference: Any, task: _Task) -> Event:
-        """What became of a task that has ended."""
-        try:
-            event: Event = ray.get(reference)
-        except _LOST as error:
-            event = Failed(task.number, f"{type(error).__name__}: {error}", attempts=ATTEMPTS)
-        except ray.exceptions.RayError as error:
-            event = Failed.of(task.number, error)
-        return event
-
-    def _taken(self) -> dict[int, int]:
-        """What tasks have told since the last answer. Without the actor, the render goes on."""
-        if self._progress_actor is None:
-            return {}
-        try:
-            self._answer = self._answer or self._progress_actor.taken.remote()
-            taken: dict[int, int] = ray.get(self._answer, timeout=_ANSWER_S)
-        except ray.exceptions.GetTimeoutError:  # its process is starting, or the machine is busy
-            return {}
-        except ray.exceptions.RayError as error:
-            logger.warning("the progress inside chunks is no longer shown: %s", str(error))
-            self._progress_actor = self._answer = None
-            return {}
-        self._answer = None
-        return taken
+def _cancel(futures: Iterable[Any]) -> None:
+    for future in futures:
+        ray.cancel(future.object_ref, force=True)
 
 
 def _started(name: str) -> Any:
@@ -229,9 +165,9 @@ class _ProgressActor:
         self._frames: dict[int, int] = {}
         self._goes_on = True
 
-    def tell(self, key: int, frames: int) -> bool:
-        """Takes the frames of a task, and tells whether it is to go on."""
-        self._frames[key] = frames
+    def tell(self, number: int, frames: int) -> bool:
+        """Takes the frames of a chunk, and tells whether its task is to go on."""
+        self._frames[number] = frames
         return self._goes_on
 
     def end(self) -> None:
@@ -243,14 +179,12 @@ class _ProgressActor:
 
 
 class _ProgressSender:
-    """Reports a task's number of frames to the actor at every `every`-th call. Raises once the render has ended."""
+    """Reports a chunk's number of frames to the actor at every `every`-th call. Raises once the render has ended."""
 
-    def __init__(self, name: str, key: int, every: int) -> None:
-        self._name = name
-        self._progress_actor: Any = None
-        self._key = key
-        self._every = every
+    def __init__(self, name: str, number: int, every: int) -> None:
+        self._name, self._number, self._every = name, number, every
         self._calls = itertools.count()
+        self._actor: Any = None
         self._answer: Any = None
 
     def __call__(self, frames: int) -> None:
@@ -258,13 +192,13 @@ class _ProgressSender:
             if not self._answer.done():
                 return
             if self._answer.exception() is not None:
-                self._progress_actor = None  # it was lost, and there may be another one
+                self._actor = None  # it was lost, and there may be another one
             elif not self._answer.result():
                 raise RenderError("the render has ended")
         if next(self._calls) % self._every == 0:
             with suppress(ValueError):  # there is no such actor, or not yet
-                self._progress_actor = self._progress_actor or ray.get_actor(self._name)
-                self._answer = self._progress_actor.tell.remote(self._key, frames).future()
+                self._actor = self._actor or ray.get_actor(self._name)
+                self._answer = self._actor.tell.remote(self._number, frames).future()
 
 
 def _cpus(options: Mapping[str, Any]) -> float:
@@ -275,52 +209,14 @@ def _cpus(options: Mapping[str, Any]) -> float:
 def _task(options: Mapping[str, Any]) -> Any:
     """The function that Ray runs."""
     given = {"num_cpus": 1, **options}
-    # max_retries counts lost workers and nodes, not exceptions, which `_render` returns as failures. max_calls=0 reuses
-    # processes: for tasks with a GPU, Ray's default starts a process each, which would make the scene again.
-    return ray.remote(max_calls=0, max_retries=ATTEMPTS - 1, **given)(_render)
+    # The render itself tries chunks of lost workers again. max_calls=0 reuses processes: for tasks with a GPU, Ray's
+    # default starts a process each, which would make the scene again.
+    return ray.remote(max_calls=0, max_retries=0, **given)(_render)
 
 
-def _attempt() -> int:
-    """How often Ray has started this task by now. Ray has no public name for it; without, retries are not counted."""
-    with suppress(AttributeError):
-        return 1 + int(ray._private.worker.global_worker.core_worker.get_current_task_attempt_number())
-    return 1
-
-
-# A worker's process runs many tasks of one render: the scene is made once.
-_renderers: dict[str, Renderer] = {}
-
-
-def _renderer(setup: tuple[str, list[str]], setup_id: str, threads: int) -> Renderer:
-    if setup_id not in _renderers:
-        _renderers.clear()
-        text, paths = setup
-        # The driver's come last: where machines share folders, modules beside a script are found by them.
-        sys.path.extend(path for path in paths if path not in sys.path)
-        _renderers[setup_id] = Renderer(Plan.from_json(text), threads)
-    return _renderers[setup_id]
-
-
-def _render(
-    setup: tuple[str, list[str]],
-    setup_id: str,
-    chunk: RenderChunk,
-    key: int,
-    threads: int,
-    every: int,
-) -> Event:
-    """The task: renders a chunk."""
-    attempt = _attempt()
-    if attempt > ATTEMPTS:  # Ray counts no retries of a worker that it kills for want of memory
-        why = "its worker was lost each time, perhaps because memory ran out"
-        return Failed(chunk.number, why, attempts=ATTEMPTS)
-    tell = _ProgressSender(setup_id, key, every)
-    try:
-        tell(0)
-        renderer = _renderer(setup, setup_id, threads)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FFmpegWarning)  # the report has them
-            return Done(chunk.number, renderer.render(chunk, at_times(tell)), attempt)
-    except Exception as error:
-        where = f"on {socket.gethostname()}, process {os.getpid()}: "
-        return Failed.of(chunk.number, error, where=where, attempts=attempt)
+def _render(work: Work, name: str, number: int, workers: int) -> Outcome:
+    """The task: renders a chunk, as one of so many workers."""
+    # All workers together send no more messages than the actor can read.
+    tell = _ProgressSender(name, number, math.ceil(workers / (_MESSAGES_PER_S * PERIOD_S)) or 1)
+    tell(0)
+    return work(number, tell, where=f"on {socket.gethostname()}, process {os.getpid()}: ")

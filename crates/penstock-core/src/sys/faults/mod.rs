@@ -1,7 +1,7 @@
 //! Failures of system calls, for tests. In other builds `pass` does nothing.
 
 #[cfg(not(test))]
-use rustix::io::Result;
+use crate::sys::error::Result;
 
 /// The calls that can be made to fail.
 #[cfg_attr(not(test), allow(dead_code))]
@@ -46,10 +46,11 @@ mod scripted {
     use std::thread;
     use std::time::Duration;
 
-    use rustix::io::{Errno, Result};
+    use rustix::io::Errno;
 
     use super::Call;
     use crate::sync::lock;
+    use crate::sys::error::Result;
 
     /// What one call meets.
     #[derive(Clone, Copy, Debug)]
@@ -99,7 +100,7 @@ mod scripted {
         let mut script = lock(&SCRIPT);
         let Some(script) = script.as_mut() else { return Ok(bytes) };
         if let Some((_, errno)) = script.refused.iter().find(|(refused, _)| *refused == call) {
-            return Err(*errno);
+            return Err((*errno).into());
         }
         // Not in turns: a loop of as many calls would meet the same fault at the same call for ever.
         script.state = script.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1); // Knuth's MMIX
@@ -107,15 +108,15 @@ mod scripted {
         let fault = script.faults.get(index).copied().unwrap_or(Fault::None);
         let moves_bytes = !matches!(call, Call::SetPipeSize | Call::NewDescriptor | Call::Close | Call::Map);
         match (fault, call) {
-            (Fault::Passing(errno), _) if moves_bytes && call != Call::CopyFileRange => Err(errno),
+            (Fault::Passing(errno), _) if moves_bytes && call != Call::CopyFileRange => Err(errno.into()),
             (Fault::Short(most), _) if moves_bytes && script.shortened < MOST_SHORTENED => {
                 script.shortened += 1;
                 Ok(bytes.min(most))
             }
-            (Fault::Lacking, Call::NewDescriptor) => Err(Errno::MFILE),
-            (Fault::Lacking, Call::SetPipeSize) => Err(Errno::BUSY),
+            (Fault::Lacking, Call::NewDescriptor) => Err(Errno::MFILE.into()),
+            (Fault::Lacking, Call::SetPipeSize) => Err(Errno::BUSY.into()),
             (Fault::Lacking, Call::Read | Call::Close) => Ok(bytes), // have nothing to ask memory for
-            (Fault::Lacking, _) => Err(Errno::NOMEM),
+            (Fault::Lacking, _) => Err(Errno::NOMEM.into()),
             _ => Ok(bytes),
         }
     }

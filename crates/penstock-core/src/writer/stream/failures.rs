@@ -1,18 +1,15 @@
 //! How a stream fails, and who learns of it.
 
 use std::mem;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use rustix::io::Errno;
 
 use super::Stream;
 use crate::error::Error;
 use crate::runtime::fork_fd::ForkFd;
 use crate::sync::passed;
 use crate::sync::queue::Load;
-use crate::sys::{fd, pipe};
+use crate::sys::{AsHandle, Borrowed, SysError, fd, pipe};
 use crate::writer::job::{CloseFailure, Progress};
 
 /// How often a wait for a failure checks for another reader of the FIFO, with which there is none. Guessed.
@@ -28,7 +25,7 @@ impl Stream {
         deadline: Option<Instant>,
     ) -> Result<(), Error> {
         while let Some(unread @ 1..) = self.bytes_without_reader(fd) {
-            if let Some(failure) = self.fail_at_rest(Errno::PIPE, unread) {
+            if let Some(failure) = self.fail_at_rest(SysError::NO_READER, unread) {
                 return Err(failure);
             }
             let again = Instant::now() + READER_CHECK;
@@ -49,14 +46,14 @@ impl Stream {
 
     /// What a pipe holds that has no reader.
     fn bytes_without_reader(&self, fd: &ForkFd) -> Option<u64> {
-        let is_alone = self.kind.is_pipe() && fd::peer_is_gone(fd.as_fd());
-        let unread = is_alone.then(|| pipe::unread_bytes(fd.as_fd()).unwrap_or(0));
+        let is_alone = self.kind.is_pipe() && fd::peer_is_gone(fd.as_handle());
+        let unread = is_alone.then(|| pipe::unread_bytes(fd.as_handle()).unwrap_or(0));
         // Read `taken_back` last: while the worker drains the pipe, it counts as a reader.
         self.taken_back.get().copied().or(unread)
     }
 
     /// What the pipe holds that nobody has read.
-    pub(in crate::writer) fn unread_bytes(&self, fd: BorrowedFd<'_>) -> u64 {
+    pub(in crate::writer) fn unread_bytes(&self, fd: Borrowed<'_>) -> u64 {
         let unread = pipe::unread_bytes(fd).unwrap_or(0);
         self.taken_back.get().copied().unwrap_or(unread)
     }
@@ -79,13 +76,13 @@ impl Stream {
     }
 
     /// Fails the stream and everything queued on it. Only for its worker, or if there is none.
-    pub(crate) fn fail(self: &Arc<Self>, errno: Errno, unread_bytes: u64) {
+    pub(crate) fn fail(self: &Arc<Self>, errno: SysError, unread_bytes: u64) {
         let of = |delivered, lost| Error::of_stream(errno, delivered, lost);
         self.fail_after(unread_bytes, of, |_| {});
     }
 
     /// Fails the stream if nothing is in flight, when no worker would notice. The failure, if it has one then.
-    pub(crate) fn fail_at_rest(self: &Arc<Self>, errno: Errno, unread_bytes: u64) -> Option<Error> {
+    pub(crate) fn fail_at_rest(self: &Arc<Self>, errno: SysError, unread_bytes: u64) -> Option<Error> {
         let of = |delivered, lost| Error::of_stream(errno, delivered, lost);
         self.part(|| self.queue.fail_at_rest(|load| self.failure(unread_bytes, load, of)));
         self.queue.failure()
@@ -93,7 +90,7 @@ impl Stream {
 
     /// As [`fail`](Self::fail), if pages in the pipe cannot be taken back: their memory is never freed, because
     /// somebody may still read it.
-    pub(crate) fn fail_keeping_memory(self: &Arc<Self>, errno: Errno, unread_bytes: u64) {
+    pub(crate) fn fail_keeping_memory(self: &Arc<Self>, errno: SysError, unread_bytes: u64) {
         let mut is_begun = true;
         let kept = self.queue.select(|job| {
             let holds = job.holds.as_mut().filter(|_| is_begun)?;

@@ -1,16 +1,14 @@
 //! The table of streams: which one a descriptor leads to.
 
 use std::collections::HashMap;
-use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::{Arc, Mutex, Weak};
-
-use rustix::io::Errno;
 
 use super::Stream;
 use crate::runtime::fork::PerProcess;
 use crate::sync::lock;
 use crate::sys::fd::{self, Kind, StreamId};
+use crate::sys::{Borrowed, SysError};
 use crate::writer::job::Destination;
 
 #[derive(Default)]
@@ -33,14 +31,14 @@ static STREAMS: PerProcess<Mutex<Streams>> = PerProcess::new(Mutex::default);
 impl Stream {
     /// Returns the stream that the descriptor leads to: the same for all descriptors of one pipe. After a failure, it is a
     /// new one, which may find room or another reader.
-    pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<Arc<Self>, Errno> {
+    pub(crate) fn of(fd: Borrowed<'_>) -> Result<Arc<Self>, SysError> {
         let (id, kind) = fd::identify(fd)?;
         Ok(Self::working(&mut lock(STREAMS.get()), id, kind))
     }
 
     /// As [`of`](Self::of), for a write by descriptor, to which a failed stream belongs until a ticket or `sync` has reported
     /// it. Whether it is the stream's first.
-    pub(crate) fn by_descriptor(fd: BorrowedFd<'_>) -> Result<(Arc<Self>, bool), Errno> {
+    pub(crate) fn by_descriptor(fd: Borrowed<'_>) -> Result<(Arc<Self>, bool), SysError> {
         let (id, kind) = fd::identify(fd)?;
         let mut streams = lock(STREAMS.get());
         if let Some(failed) = streams.failed.get(&id) {
@@ -106,8 +104,8 @@ impl Stream {
     /// The descriptor of a write by descriptor: that of the last one while it is in flight, or a new one.
     pub(crate) fn share(
         &self,
-        open: impl FnOnce() -> Result<Arc<Destination>, Errno>,
-    ) -> Result<Arc<Destination>, Errno> {
+        open: impl FnOnce() -> Result<Arc<Destination>, SysError>,
+    ) -> Result<Arc<Destination>, SysError> {
         // Any descriptor of a pipe or socket serves. Those of a file may have different positions.
         let is_shareable = !matches!(self.kind, Kind::File | Kind::Other);
         let mut shared = lock(&self.by_descriptor);

@@ -3,9 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use rustix::io::Errno;
-
 use super::Stream;
+use crate::sys::SysError;
 use crate::writer::job::WriteView;
 use crate::writer::transformer::Transformer;
 
@@ -26,7 +25,7 @@ impl Stream {
         &self,
         transformer: &mut Transformer,
         work: &WriteView,
-    ) -> Result<WriteView, Errno> {
+    ) -> Result<WriteView, SysError> {
         let Some(transform) = &work.options.transform else { return Ok(work.clone()) };
         let start = Instant::now();
         let mut output = transformer.take(work.number, transform)?;

@@ -6,18 +6,17 @@
 //! One wait is left: no call gets past a pipe's lock, which a reader keeps while the memory or file that it moves bytes to is slow. The
 //! same holds for all that asks a pipe how much it holds.
 
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use rustix::io::{Errno, Result};
-
 use super::choice::{Mode, Reason, WriteOptions};
+use crate::sys::error::Result;
 use crate::sys::fd::{self, Kind};
 use crate::sys::span::Span;
+use crate::sys::{Borrowed, SysError, pipe};
 
 /// Larger writes are left to a worker: the copy would keep the caller. Chosen: what a pipe takes as a whole or not at all (`PIPE_BUF`,
 /// pipe(7)).
-const MOST_BYTES: usize = libc::PIPE_BUF;
+const MOST_BYTES: usize = pipe::ATOMIC_BYTES;
 
 /// What is known of such writes to one destination.
 #[derive(Default)]
@@ -47,20 +46,19 @@ impl AtOnce {
     /// # Safety
     ///
     /// The span's memory is readable until this returns.
-    pub(crate) unsafe fn write(&self, fd: BorrowedFd<'_>, kind: Kind, span: Span) -> Option<Result<usize>> {
-        let mut answer = Err(Errno::OPNOTSUPP);
+    pub(crate) unsafe fn write(&self, fd: Borrowed<'_>, kind: Kind, span: Span) -> Option<Result<usize>> {
+        let mut answer = Err(SysError::UNSUPPORTED);
         if !self.is_refused.load(Relaxed) {
             // SAFETY: this function's own contract.
             answer = unsafe { fd::write_at_once(fd, kind, span) };
         }
-        if answer.is_err_and(fd::is_refused) {
+        if answer.is_err_and(SysError::is_refusal) {
             self.is_refused.store(true, Relaxed);
             // SAFETY: as above.
             answer = unsafe { fd::write_if_non_blocking(fd, span) };
         }
         match answer {
-            Err(Errno::AGAIN | Errno::INTR) => None,
-            Err(errno) if fd::is_refused(errno) => None,
+            Err(error) if error.would_block() || error.interrupted() || error.is_refusal() => None,
             answer => Some(answer),
         }
     }

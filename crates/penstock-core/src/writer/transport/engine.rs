@@ -2,15 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-
 use super::choice::{MemoryOwner, Mode, ReaderKind, Reason, STAGED_MIN_BYTES, Transport, WriteOptions};
 use super::sink::{Sink, Stop};
 use super::staged::Staging;
 use super::write::{BouncePipe, Copier};
 use super::zero_copy;
 use crate::sys::span::Span;
-use crate::sys::{fd, memory, pipe};
+use crate::sys::{SysError, fd, memory, pipe};
 
 /// Smaller pipes are written: staging needs room for the reader to work on one piece while the next is filled.
 const STAGED_MIN_CAPACITY_BYTES: usize = 256 << 10;
@@ -123,8 +121,8 @@ impl Engine {
         outcome.map(|()| transport).map_err(|stop| (stop, transport))
     }
 
-    fn reason_to_write(&mut self, errno: Errno) -> Option<Reason> {
-        if fd::is_refused(errno) {
+    fn reason_to_write(&mut self, errno: SysError) -> Option<Reason> {
+        if errno.is_refusal() {
             self.against_pages = Some(Reason::NoVmsplice);
             self.against_pages
         } else {

@@ -1,15 +1,13 @@
 //! What every transport has to handle: short writes, interruptions, full pipes, and a caller who aborts.
 
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags};
-use rustix::io::{Errno, Result};
-
 use crate::runtime::waker::Waker;
-use crate::sys::fd;
+use crate::sys::error::Result;
 use crate::sys::span::Span;
+use crate::sys::wait::{self, Events, Watched};
+use crate::sys::{Borrowed, SysError, fd};
 use crate::writer::transport::choice::Transport;
 use crate::writer::transport::meter::Meter;
 
@@ -22,12 +20,12 @@ pub(crate) enum Stop {
     /// The caller discarded the write.
     Cut,
     /// The system refused; `rest` is what it did not take.
-    Failed { errno: Errno, rest: Span },
+    Failed { errno: SysError, rest: Span },
 }
 
 /// The destination of one write. Handles EINTR, EAGAIN and short writes for every transport.
 pub(crate) struct Sink<'a> {
-    pub(crate) fd: BorrowedFd<'a>,
+    pub(crate) fd: Borrowed<'a>,
     pub(crate) kind: fd::Kind,
     pub(crate) meter: &'a Meter,
     /// The number of the write that is to be cut.
@@ -61,15 +59,15 @@ impl Sink<'_> {
                 Ok(0) if is_empty_message => return Ok(()),
                 // Only odd devices return 0 for a length above zero (POSIX). Trying again would spin.
                 Ok(0) => {
-                    return Err(Stop::Failed { errno: Errno::IO, rest: span });
+                    return Err(Stop::Failed { errno: SysError::IO, rest: span });
                 }
                 Ok(taken) => {
                     self.meter.add_written(transport, taken);
                     span = span.skip(taken);
                     (self.on_progress)();
                 }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => self.wait_for_room(),
+                Err(error) if error.interrupted() => {}
+                Err(error) if error.would_block() => self.wait_for_room(),
                 Err(errno) => return Err(Stop::Failed { errno, rest: span }),
             }
         }
@@ -82,16 +80,9 @@ impl Sink<'_> {
         }
         let start = Instant::now();
         // Whatever the answer, the next attempt tells what the matter is.
-        let room = PollFd::from_borrowed_fd(self.fd, PollFlags::OUT);
         match self.waker {
-            Some(waker) => {
-                let mut events = [room, PollFd::new(waker, PollFlags::IN)];
-                fd::wait(&mut events, None);
-                if !events[1].revents().is_empty() {
-                    waker.clear();
-                }
-            }
-            None => _ = fd::wait(&mut [room], Some(STOP_CHECK)),
+            Some(waker) => waker.wait_beside(self.fd, Events::WRITE),
+            None => _ = wait::wait(&mut [Watched::new(self.fd, Events::WRITE)], Some(STOP_CHECK)),
         }
         self.meter.worker_blocked.add(start.elapsed());
         (self.on_progress)();
@@ -102,6 +93,8 @@ impl Sink<'_> {
 mod tests {
     use std::cell::Cell;
     use std::os::fd::AsFd;
+
+    use rustix::io::Errno;
 
     use super::*;
 
@@ -128,7 +121,15 @@ mod tests {
 
     #[test]
     fn sink_survives_short_writes_interruptions_and_full_pipes() {
-        let script = vec![Ok(3), Err(Errno::INTR), Ok(1), Err(Errno::AGAIN), Err(Errno::INTR), Ok(4), Ok(2)];
+        let script = vec![
+            Ok(3),
+            Err(SysError::INTERRUPTED),
+            Ok(1),
+            Err(SysError::WOULD_BLOCK),
+            Err(SysError::INTERRUPTED),
+            Ok(4),
+            Ok(2),
+        ];
         let (outcome, written, progress) = push(script, 0);
         assert!(outcome.is_ok());
         assert_eq!(written, 10);
@@ -137,15 +138,15 @@ mod tests {
 
     #[test]
     fn a_failure_says_what_was_not_taken() {
-        let (outcome, written, _) = push(vec![Ok(3), Err(Errno::NOSPC)], 0);
+        let (outcome, written, _) = push(vec![Ok(3), Err(Errno::NOSPC.into())], 0);
         let Err(Stop::Failed { errno, rest }) = outcome else { panic!("{outcome:?}") };
-        assert_eq!((errno, rest.len(), written), (Errno::NOSPC, 7, 3));
+        assert_eq!((errno, rest.len(), written), (Errno::NOSPC.into(), 7, 3));
     }
 
     #[test]
     fn a_destination_that_takes_nothing_is_a_failure_and_no_endless_loop() {
         let (outcome, ..) = push(vec![Ok(3), Ok(0)], 0);
-        assert!(matches!(outcome, Err(Stop::Failed { errno: Errno::IO, .. })));
+        assert!(matches!(outcome, Err(Stop::Failed { errno: SysError::IO, .. })));
     }
 
     #[test]

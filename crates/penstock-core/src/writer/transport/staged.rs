@@ -13,11 +13,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use rustix::io::Result;
-
 use super::choice::{ReaderKind, Reason, Transport};
 use super::sink::{Sink, Stop};
 use crate::runtime::fork::PerProcess;
+use crate::sys::error::Result;
 use crate::sys::memory::{HUGE_PAGE_BYTES, Mapping, page_bytes};
 use crate::sys::pipe;
 use crate::sys::span::Span;

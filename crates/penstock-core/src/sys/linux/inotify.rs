@@ -4,10 +4,10 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init, remove_watch};
-use rustix::io::Result;
 use rustix::path::Arg;
 
-use super::faults::{Call, pass};
+use crate::sys::error::Result;
+use crate::sys::faults::{Call, pass};
 
 /// A descriptor that becomes readable when the path is opened. Refused beyond `max_user_instances`, and for a file that
 /// the caller may not read.
@@ -20,13 +20,13 @@ pub(crate) fn watch_openings(path: impl Arg) -> Result<OwnedFd> {
 /// A descriptor that becomes readable for what it watches. Refused beyond `max_user_instances`.
 pub(crate) fn make() -> Result<OwnedFd> {
     pass(Call::NewDescriptor, 0)?;
-    init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
+    Ok(init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?)
 }
 
 /// Watches for reads of a pipe from now on. Refused without /proc, and for a pipe that the caller may not read. The number
 /// ends the watch.
 pub(crate) fn watch_reads(inotify: BorrowedFd<'_>, pipe: BorrowedFd<'_>) -> Result<i32> {
-    add_watch(inotify, format!("/proc/self/fd/{}", pipe.as_raw_fd()), WatchFlags::ACCESS)
+    Ok(add_watch(inotify, format!("/proc/self/fd/{}", pipe.as_raw_fd()), WatchFlags::ACCESS)?)
 }
 
 /// Ends a watch. Its last event says so.

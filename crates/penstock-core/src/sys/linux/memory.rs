@@ -3,10 +3,11 @@
 use std::ptr::{self, NonNull};
 use std::sync::LazyLock;
 
-use rustix::io::{Errno, Result};
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-use super::faults::{Call, pass};
+use crate::sys::error::Result;
+use crate::sys::faults::{Call, pass};
 use crate::sys::span::Span;
 
 /// A huge page on x86-64, and on most others where one exists.
@@ -113,7 +114,7 @@ impl Mapping {
             "a range stays in its mapping"
         );
         // SAFETY: the range was checked to lie in our private mapping, into which nobody has a reference now.
-        unsafe { madvise(self.start().add(offset).cast(), bytes, Advice::LinuxDontNeed) }
+        Ok(unsafe { madvise(self.start().add(offset).cast(), bytes, Advice::LinuxDontNeed) }?)
     }
 }
 

@@ -3,20 +3,28 @@
 use std::collections::HashSet;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::event::PollFlags;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
-use rustix::io::{Errno, Result};
+use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with};
 use rustix::thread::{CapabilitySet, capabilities};
 
-use super::faults::{Call, pass, vmsplice_copies};
-use super::fd::{Kind, answer, ready, write_now};
+use super::fd::{Kind, answer, write_now};
 use super::memory::page_bytes;
+use super::wait::{Events, ready};
+use crate::sys::error::{Result, SysError};
+use crate::sys::faults::{Call, pass, vmsplice_copies};
 use crate::sys::span::Span;
 
+/// What a write puts into a pipe as a whole or not at all (`PIPE_BUF`, pipe(7)).
+pub(crate) const ATOMIC_BYTES: usize = libc::PIPE_BUF;
+
 /// A pipe's size in bytes.
+///
+/// # Errors
+///
+/// It is no pipe.
 pub fn capacity(fd: BorrowedFd<'_>) -> Result<usize> {
-    fcntl_getpipe_size(fd)
+    Ok(fcntl_getpipe_size(fd)?)
 }
 
 /// Asks for a size; returns the size that was granted, which the kernel rounds up.
@@ -29,7 +37,7 @@ pub(crate) fn set_capacity(fd: BorrowedFd<'_>, bytes: usize) -> Result<usize> {
 /// Bytes in the pipe that its reader has not taken. A page that a read(2) is copying still counts (the kernel takes the
 /// pipe's lock for both, fs/pipe.c).
 pub(crate) fn unread_bytes(fd: BorrowedFd<'_>) -> Result<u64> {
-    rustix::io::ioctl_fionread(fd)
+    Ok(rustix::io::ioctl_fionread(fd)?)
 }
 
 /// Bytes that fit at once into a pipe that poll(2) calls ready, if its pages are as full as ours: one page may be
@@ -70,12 +78,20 @@ pub(super) unsafe fn vmsplice_once(fd: BorrowedFd<'_>, span: Span) -> Result<usi
     answer(unsafe { libc::vmsplice(fd.as_raw_fd(), &raw const part, 1, libc::SPLICE_F_NONBLOCK) })
 }
 
-/// Opens a non-blocking end of the pipe that a descriptor leads to, to read or to write. For writing, `ENXIO` if a FIFO has no
-/// reader.
-pub(crate) fn reopen(fd: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd> {
+/// Opens a non-blocking reading end of the pipe that a descriptor leads to.
+pub(crate) fn reopen_reader(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
+    reopen(fd, OFlags::RDONLY)
+}
+
+/// As [`reopen_reader`], the other end. `ENXIO` if a FIFO has no reader.
+pub(super) fn reopen_writer(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
+    reopen(fd, OFlags::WRONLY)
+}
+
+fn reopen(fd: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd> {
     pass(Call::NewDescriptor, 0)?;
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    rustix::fs::open(path, access | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
+    Ok(rustix::fs::open(path, access | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// Reads and drops the present content of the pipe; returns its size in bytes.
@@ -89,7 +105,7 @@ pub(crate) fn discard(reader: BorrowedFd<'_>) -> Result<u64> {
             Ok(0) | Err(Errno::AGAIN) => break, // somebody else has read it
             Ok(bytes) => discarded += bytes as u64,
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
+            Err(errno) => return Err(errno.into()),
         }
     }
     Ok(discarded)
@@ -111,20 +127,20 @@ pub(crate) fn awaits_first_writer(src: BorrowedFd<'_>, kind: Kind) -> bool {
 /// first writer opens a FIFO (fs/pipe.c, `fifo_open` counts the opening first). So this asks again after it has had the
 /// lock.
 pub(crate) fn has_hung_up(src: BorrowedFd<'_>) -> bool {
-    let says_so = || ready(src, PollFlags::IN) == PollFlags::HUP;
+    let says_so = || ready(src, Events::READ).has_only_hung_up();
     says_so() && unread_bytes(src) == Ok(0) && says_so()
 }
 
 /// Creates a pipe: its reading and its writing end.
 pub(crate) fn make() -> Result<[OwnedFd; 2]> {
     pass(Call::NewDescriptor, 0)?;
-    pipe_with(PipeFlags::CLOEXEC).map(|(reader, writer)| [reader, writer])
+    Ok(pipe_with(PipeFlags::CLOEXEC).map(|(reader, writer)| [reader, writer])?)
 }
 
 /// As [`make`], with non-blocking ends. For pipes that stay ours: a program that gets an end of a pipe expects it to block.
 pub(crate) fn make_non_blocking() -> Result<[OwnedFd; 2]> {
     pass(Call::NewDescriptor, 0)?;
-    pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map(|(reader, writer)| [reader, writer])
+    Ok(pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map(|(reader, writer)| [reader, writer])?)
 }
 
 /// splice(2): moves bytes between two descriptors, one of which is a pipe, without copying them through user space.
@@ -136,14 +152,14 @@ pub(crate) fn splice(
     at_most: usize,
 ) -> Result<usize> {
     let at_most = pass(Call::Splice, at_most)?;
-    rustix::pipe::splice(src, offset, dst, None, at_most, SpliceFlags::NONBLOCK)
+    Ok(rustix::pipe::splice(src, offset, dst, None, at_most, SpliceFlags::NONBLOCK)?)
 }
 
 /// tee(2): makes the second pipe share what is at the front of the first. `EAGAIN` when the first is empty or the
 /// second full, 0 when the first is empty and has no writer.
 pub(crate) fn tee(src: BorrowedFd<'_>, dst: BorrowedFd<'_>, at_most: usize) -> Result<usize> {
     let at_most = pass(Call::Tee, at_most)?;
-    rustix::pipe::tee(src, dst, at_most, SpliceFlags::NONBLOCK)
+    Ok(rustix::pipe::tee(src, dst, at_most, SpliceFlags::NONBLOCK)?)
 }
 
 /// Bytes that all pipes of a user without privileges may take before each new one gets only two pages; none if unlimited.
@@ -183,8 +199,8 @@ pub(crate) fn open_inodes() -> Option<HashSet<u64>> {
 }
 
 /// Whether vmsplice(2) failed because of this memory, which can still be written.
-pub(crate) fn cannot_pin(errno: Errno) -> bool {
-    matches!(errno, Errno::FAULT | Errno::INVAL | Errno::NOMEM)
+pub(crate) fn cannot_pin(error: SysError) -> bool {
+    [Errno::FAULT, Errno::INVAL, Errno::NOMEM].iter().any(|errno| SysError::from(*errno) == error)
 }
 
 #[cfg(test)]

@@ -3,11 +3,9 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
-use rustix::fs::OFlags;
-use rustix::io::{Errno, Result};
-
 use super::memory::Mapping;
 use super::{fd, pipe};
+use crate::sys::error::{Result, SysError};
 use crate::sys::span::Span;
 
 /// Whether the kernel has been tried, and what was found. Relaxed: all are set under the lock of `ForkFd::make`, and a thread
@@ -48,7 +46,7 @@ fn try_now() -> Result<()> {
 /// duplicated. Call it only within `ForkFd::make`.
 pub(crate) fn own_writer(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
     try_once();
-    let reopened = if lacks_nowait(fd) { pipe::reopen(fd, OFlags::WRONLY).ok() } else { None };
+    let reopened = if lacks_nowait(fd) { pipe::reopen_writer(fd).ok() } else { None };
     reopened.map_or_else(|| fd::duplicate(fd), Ok)
 }
 
@@ -64,7 +62,7 @@ fn lacks_nowait(fd: BorrowedFd<'_>) -> bool {
 }
 
 fn refuses_nowait(empty_pipe: BorrowedFd<'_>) -> bool {
-    fd::read_pipe_now(empty_pipe, &mut [0]).is_err_and(fd::is_refused)
+    fd::read_pipe_now(empty_pipe, &mut [0]).is_err_and(SysError::is_refusal)
 }
 
 /// What vmsplice(2) was found to do; [`Vmsplice::Shares`] before that.
@@ -82,7 +80,7 @@ fn try_vmsplice(reader: BorrowedFd<'_>, writer: BorrowedFd<'_>) -> Result<Vmspli
     set(1); // an untouched page is one that all programs share until they write to it
     // SAFETY: we are the pipe's only reader, and want to see the change.
     match unsafe { pipe::vmsplice_once(writer, Span::at(page.start(), 1)) } {
-        Err(errno) if fd::is_refused(errno) || errno == Errno::INVAL => return Ok(Vmsplice::Refused),
+        Err(error) if error.is_refusal() || error == SysError::INVALID => return Ok(Vmsplice::Refused),
         given => given?,
     };
     set(2);

@@ -3,19 +3,18 @@
 use std::io::IsTerminal;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fs::{
-    AtFlags, FileType, OFlags, SeekFrom, Stat, StatxFlags, fcntl_getfl, fstat, major, seek, statx,
-};
-use rustix::io::{Errno, Result, retry_on_intr};
+use rustix::event::{EventfdFlags, PollFlags, eventfd};
+use rustix::fs::{AtFlags, FileType, OFlags, Stat, StatxFlags, fcntl_getfl, fstat, major, statx};
+use rustix::io::{DupFlags, Errno, dup3};
 use rustix::ioctl::{Getter, Opcode, ioctl};
 use rustix::net::{AddressFamily, RecvFlags, SocketType, recv};
 
-use super::faults::{Call, pass};
-use crate::error::Error;
-use crate::sys::signals::WithoutWriteSignals;
+use super::facts::Facts;
+use super::signals::WithoutWriteSignals;
+use super::wait::{Events, ready};
+use crate::sys::error::{Result, SysError};
+use crate::sys::faults::{Call, pass};
 use crate::sys::span::Span;
 
 /// Identifies what a descriptor leads to: equal for all descriptors of one pipe, FIFO, socket or file.
@@ -97,7 +96,7 @@ pub(crate) fn duplicate(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
 
 fn duplicate_from(least: RawFd, fd: BorrowedFd<'_>) -> Result<OwnedFd> {
     pass(Call::NewDescriptor, 0)?;
-    rustix::io::fcntl_dupfd_cloexec(fd, least)
+    Ok(rustix::io::fcntl_dupfd_cloexec(fd, least)?)
 }
 
 /// Gives a new descriptor one of our own numbers; if that is impossible, any behind the standard streams.
@@ -176,8 +175,15 @@ pub(crate) fn close(fd: OwnedFd) -> Result<()> {
     // SAFETY: the descriptor is ours, and its value is gone.
     let closed = answer(unsafe { libc::close(fd.into_raw_fd()) } as isize);
     match fault.and(closed) {
-        Err(Errno::INTR) => Ok(()),
+        Err(SysError::INTERRUPTED) => Ok(()),
         closed => closed.map(drop),
+    }
+}
+
+/// Closes what a descriptor leads to, and keeps its number: dup3(2) puts an eventfd in its place.
+pub(crate) fn close_but_keep_number(fd: &mut OwnedFd) {
+    if let Ok(idle) = eventfd(0, EventfdFlags::CLOEXEC) {
+        let _ = dup3(&idle, fd, DupFlags::CLOEXEC); // which closes what was there
     }
 }
 
@@ -185,31 +191,41 @@ fn lingers(fd: BorrowedFd<'_>) -> bool {
     rustix::net::sockopt::socket_linger(fd).is_ok_and(|time| time.is_some_and(|time| !time.is_zero()))
 }
 
-/// The flags of a descriptor that is open for writing; `EBADF` for another, as write(2) would report.
-pub(crate) fn check_writable(fd: BorrowedFd<'_>) -> std::result::Result<OFlags, Error> {
-    check_open_for(fd, OFlags::WRONLY)
+/// Fails unless the descriptor is open for writing: `EBADF`, as write(2) would report.
+pub(crate) fn check_writable(fd: BorrowedFd<'_>) -> Result<()> {
+    check_open_for(fd, OFlags::WRONLY).map(drop)
 }
 
-/// The flags of a descriptor that is open for reading; `EBADF` for another, as read(2) would report.
-pub(crate) fn check_readable(fd: BorrowedFd<'_>) -> std::result::Result<OFlags, Error> {
-    check_open_for(fd, OFlags::RDONLY)
+/// Fails unless the descriptor is open for reading: `EBADF`, as read(2) would report.
+pub(crate) fn check_readable(fd: BorrowedFd<'_>) -> Result<()> {
+    check_open_for(fd, OFlags::RDONLY).map(drop)
 }
 
-fn check_open_for(fd: BorrowedFd<'_>, access: OFlags) -> std::result::Result<OFlags, Error> {
-    let flags = fcntl_getfl(fd).map_err(Error::of_system)?;
+/// What a descriptor leads to that must be open for reading.
+pub(crate) fn look_at_source(fd: BorrowedFd<'_>) -> Result<(Kind, Facts)> {
+    look(fd, check_open_for(fd, OFlags::RDONLY)?)
+}
+
+/// What a descriptor leads to that must be open for writing.
+pub(crate) fn look_at_destination(fd: BorrowedFd<'_>) -> Result<(Kind, Facts)> {
+    look(fd, check_open_for(fd, OFlags::WRONLY)?)
+}
+
+fn look(fd: BorrowedFd<'_>, flags: OFlags) -> Result<(Kind, Facts)> {
+    let facts = Facts::of(fd)?;
+    Ok((kind_of(fd, flags, &facts.0)?, facts))
+}
+
+fn check_open_for(fd: BorrowedFd<'_>, access: OFlags) -> Result<OFlags> {
+    let flags = fcntl_getfl(fd)?;
     let mode = flags & OFlags::RWMODE;
     let is_open = (mode == access || mode == OFlags::RDWR) && !flags.contains(OFlags::PATH);
-    if is_open { Ok(flags) } else { Err(Error::of_system(Errno::BADF)) }
+    if is_open { Ok(flags) } else { Err(Errno::BADF.into()) }
 }
 
 /// Whether the file is in append mode.
 pub(crate) fn appends(fd: BorrowedFd<'_>) -> bool {
     fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::APPEND))
-}
-
-/// The file position; none for what has none.
-pub(crate) fn position(fd: BorrowedFd<'_>) -> Option<u64> {
-    seek(fd, SeekFrom::Current(0)).ok()
 }
 
 /// Reopens a terminal as a non-blocking descriptor of our own, so that the mode of the caller's stays. `ENOTTY` for
@@ -218,21 +234,21 @@ pub(crate) fn position(fd: BorrowedFd<'_>) -> Option<u64> {
 /// Reopening the controlling side of a pseudo-terminal (which knows its number) would create another.
 pub(crate) fn reopen_terminal(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
     if !fd.is_terminal() || terminal_number(fd).is_some() {
-        return Err(Errno::NOTTY);
+        return Err(Errno::NOTTY.into());
     }
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let reopened = rustix::fs::open(path, flags, rustix::fs::Mode::empty())?;
     // /dev/tty leads to the terminal of whoever opens it.
     let leads_there = terminal_device(fd)? == terminal_device(reopened.as_fd())?;
-    if leads_there { Ok(reopened) } else { Err(Errno::NOTTY) }
+    if leads_there { Ok(reopened) } else { Err(Errno::NOTTY.into()) }
 }
 
 /// The device of a terminal, independent of its name (`TIOCGDEV`, include/uapi/asm-generic/ioctls.h).
 fn terminal_device(fd: BorrowedFd<'_>) -> Result<u32> {
     const TIOCGDEV: Opcode = 0x8004_5432;
     // SAFETY: it writes one unsigned int.
-    unsafe { ioctl(fd, Getter::<TIOCGDEV, u32>::new()) }
+    Ok(unsafe { ioctl(fd, Getter::<TIOCGDEV, u32>::new()) }?)
 }
 
 /// Whether a write to the terminal waits for its reader: a terminal that could not be reopened, or a controlling side.
@@ -263,7 +279,7 @@ pub(crate) fn identify(fd: BorrowedFd<'_>) -> Result<(StreamId, Kind)> {
 }
 
 /// The kind of destination that has these flags and this status.
-pub(crate) fn kind_of(fd: BorrowedFd<'_>, flags: OFlags, stat: &Stat) -> Result<Kind> {
+fn kind_of(fd: BorrowedFd<'_>, flags: OFlags, stat: &Stat) -> Result<Kind> {
     Ok(match FileType::from_raw_mode(stat.st_mode) {
         FileType::Fifo if flags.contains(OFlags::DIRECT) => Kind::Packets,
         FileType::Fifo => Kind::Pipe,
@@ -272,7 +288,7 @@ pub(crate) fn kind_of(fd: BorrowedFd<'_>, flags: OFlags, stat: &Stat) -> Result<
             _ => Kind::Messages,
         },
         FileType::RegularFile | FileType::BlockDevice => Kind::File,
-        FileType::Directory => return Err(Errno::ISDIR),
+        FileType::Directory => return Err(Errno::ISDIR.into()),
         _ => Kind::Other,
     })
 }
@@ -311,54 +327,20 @@ fn birth(fd: BorrowedFd<'_>) -> (i64, u32) {
 
 /// Whether the other end is closed, so that nothing written can arrive.
 pub(crate) fn peer_is_gone(fd: BorrowedFd<'_>) -> bool {
-    ready(fd, PollFlags::empty()).contains(PollFlags::ERR)
+    ready(fd, Events::NONE).has_failed()
 }
 
 /// The failure that poll(2) reports of a destination; none for notices in a socket's error queue (`MSG_ERRQUEUE`,
 /// recv(2)).
-pub(crate) fn what_was_lost(fd: BorrowedFd<'_>, kind: Kind, reported: PollFlags) -> Option<Errno> {
-    if kind != Kind::StreamSocket || reported.contains(PollFlags::HUP) {
-        return Some(Errno::PIPE);
+pub(crate) fn what_was_lost(fd: BorrowedFd<'_>, kind: Kind, reported: Events) -> Option<SysError> {
+    if kind != Kind::StreamSocket || reported.has_hung_up() {
+        return Some(SysError::NO_READER);
     }
     match rustix::net::sockopt::socket_error(fd) {
-        Ok(Err(errno)) | Err(errno) => Some(errno),
+        Ok(Err(errno)) | Err(errno) => Some(errno.into()),
         Ok(Ok(())) => None,
     }
 }
-
-/// Which of the events are possible now.
-pub(crate) fn ready(fd: BorrowedFd<'_>, events: PollFlags) -> PollFlags {
-    let [ready] = all_ready([(fd, events)]);
-    ready
-}
-
-/// Which of the events of each descriptor are possible now.
-pub(crate) fn all_ready<const N: usize>(awaited: [(BorrowedFd<'_>, PollFlags); N]) -> [PollFlags; N] {
-    let mut fds = awaited.map(|(fd, events)| PollFd::from_borrowed_fd(fd, events));
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // If poll(2) fails, the call that follows it will tell why.
-    let answer = retry_on_intr(|| poll(&mut fds, Some(&now)));
-    if answer.is_ok() { fds.map(|fd| fd.revents()) } else { awaited.map(|(_, events)| events) }
-}
-
-/// Waits for an event on any of them, at most for `at_most`. False if a signal interrupted it.
-pub(crate) fn wait(fds: &mut [PollFd<'_>], at_most: Option<Duration>) -> bool {
-    // A time that the system cannot represent counts as unlimited.
-    let timeout = at_most.and_then(|at_most| Timespec::try_from(at_most).ok());
-    match poll(fds, timeout.as_ref()) {
-        Err(Errno::INTR) => false,
-        // For example when the limit on descriptors was lowered below their number: the caller polls by itself, with
-        // pauses.
-        Err(_) => {
-            std::thread::sleep(at_most.map_or(BLIND_PAUSE, |at_most| at_most.min(BLIND_PAUSE)));
-            true
-        }
-        Ok(_) => true,
-    }
-}
-
-/// Guessed: adds little to any wait, and keeps no processor busy.
-const BLIND_PAUSE: Duration = Duration::from_millis(5);
 
 /// write(2).
 ///
@@ -409,7 +391,7 @@ pub(crate) unsafe fn write_at_once(fd: BorrowedFd<'_>, kind: Kind, span: Span) -
         match kind {
             Kind::Pipe | Kind::Packets => write_now_silently(fd, span),
             Kind::StreamSocket | Kind::Messages => send_now(fd, span),
-            Kind::File | Kind::Other => Err(Errno::OPNOTSUPP),
+            Kind::File | Kind::Other => Err(SysError::UNSUPPORTED),
         }
     }
 }
@@ -430,14 +412,14 @@ unsafe fn write_now_silently(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
         let flags = libc::RWF_NOWAIT | NO_SIGNAL;
         // SAFETY: the span is readable by the contract above, and so is its beginning; the kernel only reads it.
         match unsafe { transfer_now(libc::SYS_pwritev2, fd, span, flags) } {
-            Err(Errno::OPNOTSUPP) => {} // one of the two flags
+            Err(SysError::UNSUPPORTED) => {} // one of the two flags
             answer => return answer,
         }
     }
     let signals = WithoutWriteSignals::new();
     // SAFETY: as above.
     let answer = unsafe { transfer_now(libc::SYS_pwritev2, fd, span, libc::RWF_NOWAIT) };
-    if matches!(answer, Ok(_) | Err(Errno::AGAIN)) {
+    if matches!(answer, Ok(_) | Err(SysError::WOULD_BLOCK)) {
         LACKS_FLAG.store(true, Relaxed);
         signals.end_clear();
     }
@@ -451,12 +433,12 @@ unsafe fn write_now_silently(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
 /// The span's memory is readable.
 pub(crate) unsafe fn write_if_non_blocking(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
     if !is_non_blocking(fd) {
-        return Err(Errno::OPNOTSUPP);
+        return Err(SysError::UNSUPPORTED);
     }
     let signals = WithoutWriteSignals::new();
     // SAFETY: the span is readable by the contract above.
     let answer = unsafe { write(fd, span) };
-    if matches!(answer, Ok(_) | Err(Errno::AGAIN)) {
+    if matches!(answer, Ok(_) | Err(SysError::WOULD_BLOCK)) {
         signals.end_clear();
     }
     answer
@@ -488,6 +470,10 @@ pub(crate) fn send_buffer(fd: BorrowedFd<'_>) -> Option<SendBuffer> {
 pub(crate) fn keeps_accounts(fd: BorrowedFd<'_>) -> bool {
     let known = [AddressFamily::UNIX, AddressFamily::INET, AddressFamily::INET6];
     rustix::net::sockopt::socket_domain(fd).is_ok_and(|family| known.contains(&family))
+}
+
+pub(crate) fn is_unix_socket(fd: BorrowedFd<'_>) -> bool {
+    rustix::net::sockopt::socket_domain(fd) == Ok(AddressFamily::UNIX)
 }
 
 /// Bytes written that the other side has not taken, for pipes, sockets (tcp(7), unix(7): `SIOCOUTQ`, the same number)
@@ -534,21 +520,25 @@ impl Reads {
         let buffer = &mut buffer[..at_most];
         match kind {
             Kind::Pipe if !self.is_refused.load(Relaxed) => match read_pipe_now(fd, buffer) {
-                Err(errno) if is_refused(errno) => {
+                Err(error) if error.is_refusal() => {
                     self.is_refused.store(true, Relaxed);
                     read_if_ready(fd, buffer)
                 }
                 answer => answer,
             },
             Kind::StreamSocket | Kind::Messages => receive_now(fd, buffer, RecvFlags::empty()),
-            Kind::File => rustix::io::read(fd, buffer),
+            Kind::File => Ok(rustix::io::read(fd, buffer)?),
             Kind::Pipe | Kind::Packets | Kind::Other => read_if_ready(fd, buffer),
         }
     }
 }
 
 fn read_if_ready(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
-    if ready(fd, PollFlags::IN).is_empty() { Err(Errno::AGAIN) } else { rustix::io::read(fd, buffer) }
+    if ready(fd, Events::READ).is_empty() {
+        Err(SysError::WOULD_BLOCK)
+    } else {
+        Ok(rustix::io::read(fd, buffer)?)
+    }
 }
 
 /// Looks at the next bytes of a socket without taking them.
@@ -564,13 +554,13 @@ pub(crate) fn next_message_bytes(fd: BorrowedFd<'_>) -> Result<usize> {
 /// Whether a socket of messages has ended. An empty message right before the end counts as the end: nothing
 /// distinguishes them.
 pub(crate) fn is_at_its_end(fd: BorrowedFd<'_>) -> bool {
-    let is_shut = ready(fd, PollFlags::RDHUP).intersects(PollFlags::RDHUP | PollFlags::HUP);
+    let is_shut = ready(fd, Events(PollFlags::RDHUP)).0.intersects(PollFlags::RDHUP | PollFlags::HUP);
     is_shut && rustix::io::ioctl_fionread(fd).unwrap_or(0) == 0
 }
 
 /// The answer of recv(2): with `TRUNC` the size of the message, otherwise the bytes received.
 fn receive_now(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: RecvFlags) -> Result<usize> {
-    recv(fd, buffer, flags | RecvFlags::DONTWAIT).map(|(_, bytes)| bytes)
+    Ok(recv(fd, buffer, flags | RecvFlags::DONTWAIT).map(|(_, bytes)| bytes)?)
 }
 
 /// preadv2(2) of a pipe as if it were non-blocking, as [`write_now`] writes.
@@ -612,7 +602,9 @@ pub(crate) unsafe fn write_some(fd: BorrowedFd<'_>, kind: Kind, span: Span) -> R
         match kind {
             Kind::Pipe | Kind::Packets => write_pipe(fd, span),
             Kind::StreamSocket | Kind::Messages => send_now(fd, span),
-            Kind::Other if waits_visibly(fd) && ready(fd, PollFlags::OUT).is_empty() => Err(Errno::AGAIN),
+            Kind::Other if waits_visibly(fd) && ready(fd, Events::WRITE).is_empty() => {
+                Err(SysError::WOULD_BLOCK)
+            }
             Kind::Other if is_blocking_terminal(fd) => write(fd, span.first(TERMINAL_PIECE_BYTES)),
             Kind::File | Kind::Other => write(fd, span),
         }
@@ -630,21 +622,17 @@ unsafe fn write_pipe(fd: BorrowedFd<'_>, span: Span) -> Result<usize> {
     // SAFETY: the span is readable by the contract above, and so is its beginning.
     match unsafe { write_now(fd, span) } {
         // SAFETY: as above.
-        Err(errno) if is_refused(errno) && is_non_blocking(fd) => unsafe { write(fd, span) },
-        Err(errno) if is_refused(errno) && ready(fd, PollFlags::OUT).is_empty() => Err(Errno::AGAIN),
+        Err(error) if error.is_refusal() && is_non_blocking(fd) => unsafe { write(fd, span) },
+        Err(error) if error.is_refusal() && ready(fd, Events::WRITE).is_empty() => Err(SysError::WOULD_BLOCK),
         // SAFETY: as above.
-        Err(errno) if is_refused(errno) => unsafe { write(fd, span.first(libc::PIPE_BUF)) },
+        Err(error) if error.is_refusal() => unsafe { write(fd, span.first(libc::PIPE_BUF)) },
         answer => answer,
     }
 }
 
-/// Whether a call is missing or forbidden here, as in sandboxes.
-pub(crate) fn is_refused(errno: Errno) -> bool {
-    matches!(errno, Errno::NOSYS | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP)
-}
-
 pub(super) fn answer(returned: isize) -> Result<usize> {
     usize::try_from(returned).map_err(|_| {
-        Errno::from_io_error(&std::io::Error::last_os_error()).expect("the system sets errno when it fails")
+        let error = std::io::Error::last_os_error();
+        SysError::from_raw_os_error(error.raw_os_error().expect("the system sets errno when it fails"))
     })
 }

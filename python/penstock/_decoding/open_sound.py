@@ -1,0 +1,491 @@
+"""An audio stream of a file that libav has open in this process: its frames, and where each of its samples lies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+from av.codec.context import ThreadType
+from av.error import FFmpegError as LibavError
+
+from penstock._decoding.mixing import Kind, Mixer, SampleForm, first_of
+from penstock._decoding.open_video import MOST_THREADS, keep_in_child
+from penstock._facts.completeness import CHEAP_BYTES, SoundEnd, why_sound_ends_early
+from penstock._facts.index import NO_TIME, read_packets
+from penstock._facts.opening import decode, demux, open_media, times_may_jump
+from penstock._ffmpeg.command import endpoints
+from penstock.errors import DecoderError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from av.audio.codeccontext import AudioCodecContext
+    from av.audio.frame import AudioFrame
+    from av.audio.stream import AudioStream
+    from av.container import InputContainer
+    from av.packet import Packet
+
+    from penstock._facts.index import Packets
+    from penstock._facts.info import AudioInfo, MediaInfo
+    from penstock._facts.source import Source
+
+# Chosen: more than a packet of any codec. Times that differ by less from what was counted are rounded.
+_GAP_S = 0.1
+# Chosen: so long a decoder of a lossy codec has decoded before its samples are the same as from the beginning. MP3 and
+# AAC need a tenth of that, and Opus the most.
+_PREROLL_S = 1.0
+# Chosen: so many frames show how the times of packets are rounded.
+_FIRST_FRAMES = 24
+# The filter of libav's resampler has 32 taps, at the lower of both rates. Chosen: twice as many.
+_LEAD_TAPS = 64
+# In samples: a unit of times that tells each sample, and by how much such a time may be off.
+_EXACT, _SLACK = 1.01, 2.0
+_OVER_GAPS = (
+    "Bytes are missing, or the file was joined from several. "
+    "Pass conceal_errors=True (--conceal-errors) to read on"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SoundInput:
+    """Which audio stream of which file is read, and how strictly.
+
+    Attributes:
+        opened: the file.
+        media, audio: the facts about it, and about the stream.
+        is_strict: whether damage is an error.
+        threads: how many threads libav uses; None is one.
+    """
+
+    opened: Source
+    media: MediaInfo
+    audio: AudioInfo
+    is_strict: bool
+    threads: int | None = None
+
+    @property
+    def path(self) -> str:
+        """The file by its name, for messages."""
+        return str(self.opened.path)
+
+
+class OpenSound:
+    """An audio stream of an open file, with a decoder.
+
+    Attributes:
+        is_strict: whether damage is an error.
+        end: what the packets that were read show of the end.
+        packet: the last one that was read; None before the first.
+    """
+
+    container: InputContainer
+    codec: AudioCodecContext
+    packet: Packet[AudioStream] | None = None
+    _reading: object = None  # which run of `frames` may go on
+
+    def __init__(self, chosen: SoundInput) -> None:
+        keep_in_child(self)
+        self._chosen, self.is_strict = chosen, chosen.is_strict
+        self._begin()
+
+    def _begin(self) -> None:
+        chosen = self._chosen
+        self.container = open_media(
+            chosen.opened.url,
+            (chosen.media.container,),
+            path=chosen.path,
+            decryption=chosen.opened.decryption,
+        )
+        streams: Any = self.container.streams
+        if len(streams) <= chosen.audio.index:
+            raise DecoderError(f"{chosen.path} has changed: it has no stream {chosen.audio.index}")
+        self._stream: AudioStream = streams[chosen.audio.index]
+        self.codec = self._stream.codec_context
+        self.codec.thread_type = ThreadType.NONE if chosen.threads is None else ThreadType.FRAME
+        self.codec.thread_count = min(chosen.threads or 1, MOST_THREADS)
+        self.end, self._given, self._has_sought = SoundEnd(), False, False
+
+    @property
+    def unit_samples(self) -> float:
+        """How many samples the unit of the stream's times lasts."""
+        return float(self._stream.time_base or 0) * self._chosen.audio.sample_rate
+
+    @property
+    def length(self) -> int | None:
+        """How many samples there are by MP4 and QuickTime, whose last packet may have more; None if none says so."""
+        duration, unit = self._stream.duration, self.unit_samples
+        return (
+            round(duration * unit)
+            if duration and self._chosen.media.container == endpoints.QUICKTIME
+            else None
+        )
+
+    @property
+    def is_lossless(self) -> bool:
+        """Whether each packet, or each keyframe, can be decoded without those before."""
+        return bool(self.codec.codec.lossless)
+
+    @property
+    def least_samples(self) -> int:
+        """The number of samples that each packet has a multiple of, if the codec says that; else 0."""
+        header = self.codec.extradata or b""
+        at = header.find(b"\x01vorbis")
+        # The exponents of the sizes of short and long blocks (Vorbis I, 4.2.2).
+        return (1 << (header[at + 28] & 15)) // 4 if at >= 0 and len(header) > at + 28 else 0
+
+    def frames(self) -> Iterator[AudioFrame]:
+        """The frames from here on.
+
+        Raises:
+            DecoderError: the next one is damaged or missing.
+        """
+        chosen = self._chosen
+        try:
+            for packet in self._packets():
+                if packet is not None:
+                    self.end.take(packet)
+                    if packet.is_corrupt and self.is_strict:
+                        self._fail("a part of it is missing")
+                    if not packet.size:
+                        continue
+                try:
+                    frames = decode(self.codec, packet)
+                except LibavError as error:
+                    if self.is_strict:
+                        self._fail(error.strerror or "")
+                    continue
+                except EOFError:
+                    return
+                self._given |= bool(frames)
+                if self.is_strict and any(frame.is_corrupt for frame in frames):
+                    self._fail("a part of it is missing")
+                yield from frames
+        except LibavError as error:
+            if self.is_strict:
+                self._fail(error.strerror or "")
+        if not self._has_sought and not self._given and (self.end.has_bytes or chosen.audio.duration_s):
+            raise DecoderError(
+                f"{chosen.path}: no audio could be decoded, which should be {chosen.audio.codec}"
+            )
+        if self.is_strict:
+            self.check_end()
+
+    def _packets(self) -> Iterator[Packet[AudioStream] | None]:
+        """The packets from here on, and None for the end. There are no more after a seek, or once it is closed."""
+        self._reading = reading = object()
+        packets = demux(self.container, self._stream)
+        while self._reading is reading:
+            if (packet := next(packets, None)) is not None:
+                self.packet = packet
+            yield packet
+            if packet is None:
+                return
+
+    def check_end(self) -> None:
+        """Checks that the end of the file, to which its packets were read, is that of the audio."""
+        chosen = self._chosen
+        given = chosen.opened.url, self.container, self._stream, chosen.media, chosen.audio, self.end
+        if (why := why_sound_ends_early(*given)) is not None:
+            raise DecoderError(f"{chosen.path}: {why}")
+
+    def _fail(self, why: str) -> None:
+        raise DecoderError(f"{self._chosen.path}: the audio is damaged: {why}", advice=_OVER_GAPS)
+
+    def seek(self, pts: int) -> bool:
+        """Goes to a packet at or before this time, or so libav believes. False if it can't."""
+        self._reading = None  # PyAV would crash, or give packets of two places
+        try:
+            self.container.seek(pts, stream=self._stream)
+        except (LibavError, OverflowError):
+            return False
+        self.codec.flush_buffers()
+        self._has_sought = True
+        return True
+
+    def rewind(self) -> None:
+        """Opens the file again: not every container can go back to its beginning."""
+        self._reading = None
+        self.container.close()
+        self._begin()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._reading = None
+        self.container.close()
+        # libav's threads end with the last reference to the codec.
+        del self.codec, self._stream
+
+
+class Placed(NamedTuple):
+    """Samples, and the place of the first one: how many come before it, from the first one of the audio on."""
+
+    at: int
+    samples: npt.NDArray[Any]
+
+    @property
+    def end(self) -> int:
+        """The place behind the last one."""
+        return self.at + len(self.samples)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """How the times of frames tell with which sample each begins.
+
+    Attributes:
+        unit: how many samples the unit of the times lasts.
+        zero: the time of the first sample, in samples.
+        first: samples of the first frame, of which libav may have dropped some.
+        step: each later frame begins a multiple of so many samples after that.
+        is_exact: each frame tells its first sample.
+    """
+
+    unit: float
+    zero: float
+    first: int
+    step: int
+    is_exact: bool
+
+    @classmethod
+    def of(cls, frames: Sequence[AudioFrame], sound: OpenSound) -> _Grid | None:
+        """That of the first frames of an audio; None if they don't tell."""
+        unit, sizes = sound.unit_samples, [frame.samples for frame in frames]
+        begins = _begins(frames, unit)
+        if len(frames) < _FIRST_FRAMES or None in begins or not unit:
+            return None
+        known = [one for one in begins[1:] if one is not None]
+        if max(known) - min(known) > 2 * unit:
+            return None
+        step = math.gcd(*sizes[1:], sound.least_samples)
+        is_exact = sound.is_lossless and unit <= _EXACT
+        return cls(unit, _middle(known), sizes[0], step, is_exact) if is_exact or step >= unit else None
+
+    def sample(self, frames: Sequence[AudioFrame]) -> int | None:
+        """The number of the sample with which these frames begin; None if they don't tell."""
+        begins = _begins(frames, self.unit)
+        known = [one for one in begins if one is not None]
+        if len(known) < len(frames):
+            return None
+        guess = _middle(known) - self.zero
+        if self.is_exact:
+            return round(guess)
+        nearest = self.first + round((guess - self.first) / self.step) * self.step
+        slack = _SLACK if self.unit <= _EXACT else min(self.unit, self.step / 4)
+        return nearest if abs(guess - nearest) <= slack else None
+
+
+def _begins(frames: Iterable[AudioFrame], unit: float) -> list[float | None]:
+    """When the first of these frames begins by the time of each, in samples; None for a frame without a time."""
+    begins, count = list[float | None](), 0
+    for frame in frames:
+        begins.append(None if frame.pts is None else frame.pts * unit - count)
+        count += frame.samples
+    return begins
+
+
+def _middle(numbers: Sequence[float]) -> float:
+    return (max(numbers) + min(numbers)) / 2
+
+
+class PlacedSound:
+    """The samples of an audio stream in the form in which they are delivered, from any place on.
+
+    A place counts samples at the delivered rate. It grows by a pause that the file's times have. Where they go back,
+    as where files were joined, it goes on.
+    """
+
+    def __init__(self, chosen: SoundInput, form: SampleForm) -> None:
+        self._chosen, self._form = chosen, form
+        self._own, self._rate = chosen.audio.sample_rate, form.sample_rate
+        self._sound, self._is_used = OpenSound(chosen), False
+        # After so many samples, libav's resampler is in the state in which it began.
+        self._period = self._own // math.gcd(self._own, self._rate)
+        self._lead = 0
+        if self._own != self._rate:
+            self._lead = math.ceil(_LEAD_TAPS * max(1.0, self._own / self._rate))
+        self._preroll = 0 if self._sound.is_lossless else round(_PREROLL_S * self._own)
+
+    @property
+    def nearby(self) -> float:
+        """To a place that is not further ahead, decoding on is quicker than a seek."""
+        return 2 * _PREROLL_S * self._rate if self._grid else math.inf
+
+    def blocks(self, begin: int) -> Iterator[Placed]:
+        """The samples from a place on.
+
+        Raises:
+            DecoderError: what follows is damaged or missing.
+        """
+        for block in self._blocks(begin):
+            if block.end > begin:
+                missed = max(0, begin - block.at)
+                yield Placed(block.at + missed, block.samples[missed:])
+
+    def _blocks(self, begin: int) -> Iterator[Placed]:
+        at, skipped, frames = self._begun(begin)
+        place, counter = (
+            (at + skipped) * self._rate // self._own,
+            _Counter(self._own, self._sound.unit_samples),
+        )
+        mixer: Mixer | None = None
+        kind: Kind | None = None
+        for frame in chain(self._cut(frames, at), (None,)):
+            pause, now = (0, None) if frame is None else (counter.pause_before(frame), Kind.of(frame))
+            if mixer is not None and (pause or now != kind):
+                for samples in mixer.push(None):
+                    yield Placed(place, samples)
+                    place += len(samples)
+                mixer = None
+            if frame is None or now is None:
+                return
+            if mixer is None:
+                mixer, kind, skipped = self._mixer(now, skipped), now, 0
+                place += round(pause * self._rate / self._own)
+            for samples in mixer.push(frame):
+                yield Placed(place, samples)
+                place += len(samples)
+
+    def _cut(self, frames: Iterator[AudioFrame], at: int) -> Iterator[AudioFrame]:
+        """The frames, the last of which ends where the container says. libav before 9 leaves the padding at the end."""
+        length = self._sound.length
+        counter = _Counter(self._own, self._sound.unit_samples)
+        for frame in frames:
+            at += counter.pause_before(frame)
+            missing = frame.samples if length is None else length - at
+            at += frame.samples
+            if 0 < missing < frame.samples:
+                following = next(frames, None)
+                if following is not None:  # the container is wrong
+                    length = None
+                    yield frame
+                    at += following.samples
+                    frame = following
+                else:
+                    frame = first_of(frame, missing)
+            yield frame
+
+    def _mixer(self, kind: Kind, skipped: int) -> Mixer:
+        try:
+            return Mixer(kind, self._form, skipped)
+        except ValueError as error:
+            raise DecoderError(f"{self._chosen.path}: the audio can't be mixed: {error}") from error
+
+    def _begun(self, begin: int) -> tuple[int, int, Iterator[AudioFrame]]:
+        """The number of the first sample of some frames, how many of these to skip, and the frames."""
+        wanted = max(0, begin * self._own // self._rate - self._lead) // self._period * self._period
+        if wanted > 2 * self._preroll + self._own and (found := self._sought(wanted)) is not None:
+            return found
+        if self._is_used:
+            self._sound.rewind()
+        self._is_used = True
+        return 0, 0, self._sound.frames()
+
+    @cached_property
+    def _listed(self) -> Packets | None:
+        """All packets where libav guesses times behind a seek, as in Ogg; None elsewhere, and of a large file."""
+        chosen = self._chosen
+        container, identity = chosen.media.container, endpoints.identity(chosen.opened.url)
+        if not times_may_jump(container) or identity is None or identity.size_bytes > CHEAP_BYTES:
+            return None
+        return read_packets(chosen.opened.url, container, chosen.audio.index)
+
+    @property
+    def _has_jumps(self) -> bool:
+        """Whether a seek may lead anywhere, because times begin again."""
+        if (listed := self._listed) is None:
+            return self._chosen.media.container == "ogg"
+        times = listed.dts[listed.dts != NO_TIME]
+        # libav may let the times of chained Ogg go on. The file's duration is that of its last part all the same.
+        whole_s = (self._chosen.media.duration_s or 0.0) + _GAP_S
+        lasts_s = float(listed.duration.sum() * self._chosen.audio.time_base)
+        return bool((np.diff(times) < 0).any() or lasts_s > whole_s)
+
+    @cached_property
+    def _grid(self) -> _Grid | None:
+        """How times tell samples; None if they don't, or if a seek may lead anywhere."""
+        if self._has_jumps:
+            return None
+        _, _, frames = self._begun(0)
+        with suppress(DecoderError):
+            return _Grid.of([*islice(frames, _FIRST_FRAMES)], self._sound)
+        return None
+
+    def _sought(self, wanted: int) -> tuple[int, int, Iterator[AudioFrame]] | None:
+        """`_begun` by a seek to some time before a sample; None if that doesn't lead there for sure."""
+        if (grid := self._grid) is None:
+            return None
+        self._is_used = True
+        target = wanted - self._preroll - 2 * grid.step
+        if not self._sound.seek(math.floor((target + grid.zero) / grid.unit)):
+            return None
+        frames = self._sound.frames()
+        try:
+            self._sound.is_strict = False  # the first packets need those before
+            ahead = self._decoded_to(wanted, frames, grid)
+        finally:
+            self._sound.is_strict = self._chosen.is_strict
+        at = grid.sample(ahead) if ahead and self._is_listed else None
+        if at is None or at > wanted - self._preroll // 2:
+            return None
+        while ahead and at + ahead[0].samples <= wanted:
+            at += ahead.pop(0).samples
+        return at, wanted - at, chain(ahead, frames)
+
+    @property
+    def _is_listed(self) -> bool:
+        """Whether the last packet has the time that it has when the file is read from its beginning."""
+        listed, packet = self._listed, self._sound.packet
+        return listed is None or (packet is not None and listed.find(cast("Any", packet)) is not None)
+
+    def _decoded_to(self, wanted: int, frames: Iterator[AudioFrame], grid: _Grid) -> list[AudioFrame]:
+        """Frames that follow each other, up to a sample or to the end; none if they don't tell."""
+        ahead: list[AudioFrame] = []
+        began, count = 0.0, 0
+        for frame in frames:
+            if frame.pts is None or frame.sample_rate != self._own:
+                return []
+            time = frame.pts * grid.unit
+            if not ahead or abs(time - count - began) > 2 * grid.unit + _SLACK:  # one is missing in between
+                ahead.clear()
+                began, count = time, 0
+            ahead.append(frame)
+            count += frame.samples
+            if began + count - grid.zero > wanted + grid.unit:
+                return ahead
+        if self._chosen.is_strict:
+            self._sound.check_end()
+        return ahead
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._sound.close()
+
+
+class _Counter:
+    """Tells pauses, by the times of frames.
+
+    Args:
+        own: samples a second.
+        unit: how many samples the unit of the times lasts.
+    """
+
+    def __init__(self, own: int, unit: float) -> None:
+        self._own, self._unit, self._most = own, unit, max(_GAP_S * own, 2 * unit)
+        self._count = 0.0
+        self._began: float | None = None  # the time of the first sample, if there had been no pause
+
+    def pause_before(self, frame: AudioFrame) -> int:
+        """How many samples are missing between the frame before and this one."""
+        count, self._count = self._count, self._count + frame.samples * self._own / frame.sample_rate
+        if frame.pts is None:
+            return 0
+        began = frame.pts * self._unit - count
+        late = 0.0 if self._began is None else began - self._began
+        if self._began is None or abs(late) > self._most:
+            self._began = began
+        return round(late) if late > self._most else 0

@@ -1,0 +1,173 @@
+"""Reads the audio of a file by libav, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock._common.deadline import Deadline
+from penstock._common.reports import DecoderEngine
+from penstock._decoding.open_sound import Placed, PlacedSound, SoundInput
+from penstock._decoding.turns import Turns
+from penstock.errors import DecoderError
+
+if TYPE_CHECKING:
+    from penstock._decoding.mixing import SampleForm
+
+#: Chosen: samples of each channel in a block, 0.3 s of most sounds. The last block, and the last of silence, may have
+#: fewer.
+BLOCK_SAMPLES = 1 << 14
+
+
+class SoundEngine(Turns[npt.NDArray[Any]]):
+    """Gives blocks of samples, and those of windows anywhere in the file.
+
+    Args:
+        chosen, form: what is read, and what is made of it.
+        title: of the decoder.
+        part: places to begin with and to end before; None is the end of the audio. Places before the first sample are
+            silent.
+    """
+
+    late = "libav decoded no audio"
+    pid = policy = None
+
+    def __init__(
+        self, chosen: SoundInput, form: SampleForm, title: str, part: tuple[int, int | None]
+    ) -> None:
+        super().__init__()
+        self._chosen, self._form, self._title = chosen, form, title
+        self._place, self._stop = part
+        self._sound: PlacedSound | None = PlacedSound(chosen, form)
+        self._blocks: Iterator[Placed] | None = None
+        self._ahead: list[Placed] = []
+        self._windows: PlacedSound | None = None  # a second open file
+        self._failure: DecoderError | None = None
+        self._is_fed = self._is_used = False
+
+    @property
+    def facts(self) -> DecoderEngine:
+        """The engine, for a caller."""
+        return DecoderEngine("libav", "libav reads files, in this process")
+
+    # --- in sequence -------------------------------------------------------------------------------------------------
+
+    def _made(self, deadline: Deadline) -> npt.NDArray[Any] | None:
+        if self._place < 0 and not self._ahead:
+            return self._silence()
+        self._fill(deadline)
+        self.check_usable()  # a signal handler or another thread may have closed it
+        if not self._ahead:
+            if self._failure is not None:
+                raise self._failure
+            return None
+        block, missing = list[npt.NDArray[Any]](), BLOCK_SAMPLES
+        while self._ahead and missing:
+            at, samples = self._ahead.pop(0)
+            block.append(samples[:missing])
+            if len(samples) > missing:
+                self._ahead.insert(0, Placed(at + missing, samples[missing:]))
+            self._place = at + len(block[-1])
+            missing -= len(block[-1])
+        return np.concatenate(block)
+
+    def _silence(self) -> npt.NDArray[Any] | None:
+        stop = 0 if self._stop is None else min(0, self._stop)
+        count = min(BLOCK_SAMPLES, stop - self._place)
+        self._place += count
+        return silence((count, self._form.channels), self._form.dtype) if count > 0 else None
+
+    def _fill(self, deadline: Deadline) -> None:
+        """Decodes until there is a block, or the end."""
+        assert self._sound is not None
+        if self._blocks is None:
+            self._blocks = self._sound.blocks(self._place)
+            self._is_fed = self._stop is not None and self._place >= self._stop
+        while not self._is_fed and sum(len(one.samples) for one in self._ahead) < BLOCK_SAMPLES:
+            self.check_usable()
+            try:
+                block = next(self._blocks, None)
+            except DecoderError as failure:
+                self._failure, self._is_fed = failure, True
+                return
+            if block is not None and self._stop is not None:
+                block = Placed(block.at, block.samples[: max(0, self._stop - block.at)])
+                self._is_fed = block.end >= self._stop
+            if block is None:
+                self._is_fed = True
+            elif len(block.samples):
+                self._ahead.append(block)
+            if not self._is_fed and deadline.is_over():
+                raise deadline.late(self.late)
+
+    def _go_back(self) -> None:
+        self._ahead.clear()
+        self._blocks, self._failure, self._is_fed = None, None, False
+
+    def _took(self, made: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
+        self._is_used = made is not None
+        return made
+
+    # --- anywhere ----------------------------------------------------------------------------------------------------
+
+    def windows(self, begins: Sequence[int], count: int) -> tuple[npt.NDArray[Any], list[tuple[int, int]]]:
+        """The samples of windows that begin with these places, and which part of each lies in the audio."""
+        self.check_usable()
+        with self._turn(Deadline(None)):
+            sound = self._windows = self._windows or PlacedSound(self._chosen, self._form)
+            try:
+                return _windows_of(sound, begins, count, self._form)
+            except BaseException:
+                self._windows = None
+                sound.close()
+                raise
+
+    # --- closing -----------------------------------------------------------------------------------------------------
+
+    def end_collected(self) -> None:
+        """Closes the file when the garbage collector takes the decoder, with a `ResourceWarning` before the end."""
+        self._close_collected(self._title, is_used=self._is_used)
+
+    def _free(self) -> None:
+        self._ahead.clear()
+        self._blocks = None
+        for sound in (self._sound, self._windows):
+            if sound is not None:
+                sound.close()
+        self._sound = self._windows = None
+
+
+def _windows_of(
+    sound: PlacedSound, begins: Sequence[int], count: int, form: SampleForm
+) -> tuple[npt.NDArray[Any], list[tuple[int, int]]]:
+    made, parts = silence((len(begins), count, form.channels), form.dtype), [(0, 0)] * len(begins)
+    blocks: Iterator[Placed] | None = None
+    ahead, reached, is_over, nearby = list[Placed](), 0, False, sound.nearby
+    for number in sorted(range(len(begins)), key=begins.__getitem__):
+        begin, stop = begins[number], begins[number] + count
+        if stop <= 0:
+            continue
+        ahead = [one for one in ahead if one.end > begin]
+        if blocks is None or (begin > reached + nearby and not is_over):
+            reached, ahead = max(0, begin), []
+            blocks = sound.blocks(reached)
+        while reached < stop and not is_over:
+            block = next(blocks, None)
+            is_over = block is None
+            if block is not None:
+                reached = block.end
+                ahead.append(block)
+        for at, samples in ahead:
+            first, last = max(at, begin), min(at + len(samples), stop)
+            if first < last:
+                made[number, first - begin : last - begin] = samples[first - at : last - at]
+        parts[number] = min(count, max(0, -begin)), max(0, min(count, reached - begin))
+    return made, parts
+
+
+def silence(shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
+    """Samples of silence."""
+    return np.full(shape, 128 if np.dtype(dtype) == np.uint8 else 0, dtype)
