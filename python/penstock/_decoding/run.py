@@ -53,6 +53,7 @@ class Run:
 
     Args:
         packets: what it reads, with their numbers; None for all from where the file is, numbered from 0.
+        forgets: of those, only the facts about the last ones are kept.
 
     Attributes:
         facts: about those packets that are numbered here.
@@ -63,14 +64,14 @@ class Run:
         error: why it can't go on; None if nothing is wrong. Frames that are ready come before that.
     """
 
-    _forgets = False  # all but the facts about the last packets
-
-    def __init__(self, video: OpenVideo, packets: Iterator[tuple[int, Packet]] | None = None) -> None:
+    def __init__(
+        self, video: OpenVideo, packets: Iterator[tuple[int, Packet]] | None = None, *, forgets: bool = False
+    ) -> None:
         self.facts: dict[int, Facts] = {}
         self.ready: deque[tuple[int, int, VideoFrame]] = deque()
         self.has_failed = self.is_at_end = False
         self.error: str | None = None
-        self._video, self._packets = video, packets or self._noted()
+        self._video, self._packets = video, packets or _noted(video.packets(), self.facts, forgets=forgets)
         self._is_strict = True
         self._why_short: str | None = None
         self.number = -1
@@ -90,13 +91,6 @@ class Run:
         elif packet.size:
             self._send(self.number, packet)
 
-    def _noted(self) -> Iterator[tuple[int, Packet]]:
-        for number, packet in enumerate(self._video.packets()):
-            self.facts[number] = facts_of(packet)
-            if self._forgets:
-                self.facts.pop(number - _KEPT_FACTS, None)
-            yield number, packet
-
     @property
     def packets(self) -> Packets:
         """The facts as a table."""
@@ -109,11 +103,22 @@ class Run:
         raise NotImplementedError
 
 
+def _noted(
+    packets: Iterator[Packet], facts: dict[int, Facts], *, forgets: bool
+) -> Iterator[tuple[int, Packet]]:
+    """The packets with their numbers, each once the facts have it. Refers to no run, so that a dropped run ends."""
+    for number, packet in enumerate(packets):
+        facts[number] = facts_of(packet)
+        if forgets:
+            facts.pop(number - _KEPT_FACTS, None)
+        yield number, packet
+
+
 class CheckedRun(Run):
     """Gives a frame when all have come that it may be made of, or that are shown before it.
 
     Args:
-        expected: what is known of a packet, by its number.
+        expected: what is known of a packet, by its number; None where a subclass tells.
         skips: whether nobody needs the frame of a packet, so that it isn't decoded.
         is_strict: damage keeps later frames back. Otherwise all frames are given that are not damaged.
         takes_damaged: those that libav calls damaged are given, too.
@@ -126,15 +131,15 @@ class CheckedRun(Run):
     def __init__(
         self,
         video: OpenVideo,
-        packets: Iterator[tuple[int, Packet]] | None,
-        expected: Callable[[int], Expected],
+        packets: Iterator[tuple[int, Packet]] | None = None,
+        expected: Callable[[int], Expected] | None = None,
         *,
         skips: Callable[[int, Packet], bool] = lambda *_: False,
         is_strict: bool = True,
         takes_damaged: bool = False,
     ) -> None:
         super().__init__(video, packets)
-        self._expected, self._skips = expected, skips
+        self._known, self._skips = expected, skips
         self._is_strict, self._takes_damaged = is_strict, takes_damaged
         self._awaited: dict[
             int, int
@@ -160,6 +165,10 @@ class CheckedRun(Run):
             self._miss()
         if self._disordered is not None and self._disordered < number - _AGE:
             raise UnnamedError
+
+    def _expected(self, number: int) -> Expected:
+        assert self._known is not None
+        return self._known(number)
 
     def _await(self, number: int) -> None:
         """Lets later frames wait for that of a packet."""
@@ -239,11 +248,11 @@ class NamedRun(CheckedRun):
     """
 
     def __init__(self, video: OpenVideo, floor: int | None, until: Facts | None) -> None:
-        super().__init__(video, None, self._told)
+        super().__init__(video)
         self._floor, self._until = floor, until
         self._numbers: dict[int, int] = {}  # of packets, by their times
 
-    def _told(self, number: int) -> Expected:
+    def _expected(self, number: int) -> Expected:
         facts = self.facts[number]
         if not facts.has_pts or self._numbers.setdefault(facts.pts, number) != number:
             raise UnnamedError
@@ -311,7 +320,7 @@ class PlainRun(Run):
         is_once: bool = False,
         is_awaited: bool = False,
     ) -> None:
-        super().__init__(video)
+        super().__init__(video, forgets=is_once)
         self._forgets, self._is_awaited = is_once, is_awaited
         self._due: deque[int] = deque(maxlen=_AGE)  # of those that must come, packets whose frames have not
         self._is_strict, self._counts = is_strict, counts
