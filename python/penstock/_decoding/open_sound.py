@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 # Chosen: more than a packet of any codec. Times that differ by less from what was counted are rounded.
 _GAP_S = 0.1
-# Chosen: so long a decoder of a lossy codec has decoded before its samples are the same as from the beginning. Opus needs
-# the most. The codecs that are named need a part of that: MP3 at a low bit rate 0.3 s, the others two packets.
+# Chosen: so long a decoder of a lossy codec has decoded before its samples are the same as from the beginning. Opus
+# needs the most. The codecs that are named need a part of that: MP3 at a low bit rate 0.3 s, the others two packets.
 _PREROLL_S, _SHORT_PREROLL_S = 1.0, 0.5
 _QUICKLY_RIGHT = ("aac", "ac3", "eac3", "mp2", "mp3", "vorbis")
 # Chosen: so many frames show how the times of packets are rounded.
