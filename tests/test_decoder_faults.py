@@ -753,9 +753,12 @@ def test_files_are_read_without_ffmpeg(tmp_path: Path) -> None:
             assert len(decoder) == len(frames) == decoder.stats.frames_delivered > 0
             assert decoder.pid is None and decoder.file == media
             assert (decoder[-1] == frames[-1]).all()
+    with penstock.AudioDecoder(sys.argv[2]) as audio:
+        assert len(audio.read_all()) and audio.window(0, 0.1).any() and audio.pid is None
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_FF")}
-    succeeded(run_script(code, clip("h264_mkv"), env={**environment, "PATH": str(tmp_path)}))
+    paths = clip("h264_mkv"), clip("audio_aac")
+    succeeded(run_script(code, *paths, env={**environment, "PATH": str(tmp_path)}))
 
 
 # asyncio

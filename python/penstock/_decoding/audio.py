@@ -246,12 +246,14 @@ class AudioDecoder(DecoderBase):
 
         Each window has ``round(duration_s * sample_rate)`` samples, from ``round(start * sample_rate)`` on. They are
         those of ``AudioDecoder(source, start=0).read_all()``: windows begin to decode earlier, until the decoder and
-        the resampler are in the same state. Two codecs add noise that depends on what was decoded before: AAC with
-        noise substitution, and AC-3. There, the noise differs. In a gap without packets, samples are silent.
+        the resampler are in the same state. Some decoders depend on all that was decoded before: of AAC with noise
+        substitution, MP2, AMR and IMA ADPCM in QuickTime. Their windows differ by that noise, or by 0.01. In a gap
+        without packets, samples are silent.
 
         Iteration doesn't move, and `start`, `end` and `duration` don't matter. Windows are read in the order of the
-        file, so overlapping ones are decoded once. Each other one costs a seek, and some 0.01 s; in a file whose times
-        don't tell which sample a packet begins with, such as WMA, all of the file is decoded up to the last window.
+        file, so overlapping ones are decoded once. Each other one costs a seek, and some 0.01 s. If the times of a file
+        don't tell which sample a packet begins with, as those of TrueHD and raw AC-3, all of the file is decoded up to
+        the last window.
 
         Args:
             starts_s: times in seconds, as for `start`, in any order. A time may be negative.
