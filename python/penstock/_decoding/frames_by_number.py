@@ -15,9 +15,11 @@ from weakref import WeakMethod
 
 import numpy as np
 import numpy.typing as npt
+from av.error import FFmpegError as LibavError
 
 from penstock._common.messages import plural, warn
 from penstock._common.ownership import Closable
+from penstock._common.shortage import error_of_libav
 from penstock._common.tensors import memory_of_out
 from penstock._decoding.random_access import RandomAccess, RenumberedError
 from penstock._decoding.video_frame import VideoFrame, frame_of
@@ -170,6 +172,8 @@ class FramesByNumber(Closable):
             except RenumberedError:
                 self._places = None
                 return call()
+            except LibavError as error:
+                raise error_of_libav(error, self._media.path) from error
 
     def _item(self, key: SupportsIndex | slice) -> VideoFrame | list[VideoFrame]:
         if isinstance(key, slice):

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from penstock._common.messages import argument
 from penstock._encoding.timecode import TIMECODE
@@ -77,12 +77,6 @@ class Labels:
             subtitles=None if subtitles is None else _checked_subtitles(subtitles, output),
             subtitle_codec="" if subtitles is None else _codec_for(output),
         )
-
-    @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """The labels that ``dataclasses.asdict`` gave, also after JSON made lists of its tuples."""
-        metadata, chapters = (tuple(map(tuple, given[name])) for name in ("metadata", "chapters"))
-        return cls(metadata=metadata, timecode=given[TIMECODE], chapters=chapters)
 
     def input_arguments(self) -> list[str]:
         """FFmpeg's arguments for the inputs with subtitles and chapters, which come after the first input."""

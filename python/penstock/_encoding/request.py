@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from fractions import Fraction
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, Self
 
 from penstock._encoding.encoders import Quality
 from penstock._encoding.labels import Chapters
@@ -18,6 +18,7 @@ from penstock._ffmpeg.command.settings import (
     Colors,
     EncoderSettings,
 )
+from penstock._ffmpeg.program.capabilities import did_you_mean
 
 OddSize = Literal["error", "pad"]
 
@@ -49,3 +50,16 @@ class Request:
     chapters: Chapters | None = None
     subtitles: str | os.PathLike[str] | None = None
     settings: EncoderSettings = DEFAULT_ENCODER_SETTINGS
+
+    @classmethod
+    def of(cls, output: str | os.PathLike[str] | BinaryIO, given: Mapping[str, Any]) -> Self:
+        """The request with these arguments, by their names.
+
+        Raises:
+            TypeError: an `Encoder` has no such argument.
+        """
+        known = [one.name for one in fields(cls)]
+        if unknown := [name for name in given if name not in known]:
+            question = did_you_mean(unknown[0], known)
+            raise TypeError(f"an Encoder has no argument {unknown[0]!r}{'.' if question else ''}{question}")
+        return cls(output, **given)

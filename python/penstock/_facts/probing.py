@@ -22,6 +22,7 @@ from av.sidedata.sidedata import SideDataContainer
 from av.stream import Disposition
 
 from penstock._common.deadline import Deadline
+from penstock._common.shortage import error_of_libav
 from penstock._facts.index import REORDERED, facts_of, shows_nothing
 from penstock._facts.info import RANGES, AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo, matrix_name
 from penstock._facts.isolation import Isolation
@@ -38,6 +39,7 @@ from penstock._facts.opening import (
 from penstock._facts.source import MediaSource, Source
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.settings import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
+from penstock._formats import codecs
 from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
@@ -131,6 +133,8 @@ def probe(
     read = partial(_read, opened, follow_playlists=follow_playlists)
     try:
         return answer_of(opened.path, read, deadline) if endpoints.identity(opened.url) is None else read()
+    except LibavError as error:
+        raise error_of_libav(error, opened.path) from error
     finally:
         if opened is not source:
             opened.close()
@@ -646,7 +650,7 @@ def _side_data(frame: VideoFrame | None) -> dict[str, bytes]:
 
 def _has_separate_alpha(stream: VideoStream, codec_name: str) -> bool:
     tags = {name.lower(): value for name, value in stream.metadata.items()}
-    return codec_name in ("vp8", "vp9") and tags.get("alpha_mode") == "1"
+    return codecs.known(codec_name).alpha_decoder is not None and tags.get("alpha_mode") == "1"
 
 
 def _differ(average: Fraction | None, base: Fraction | None, *, counts_fields: bool) -> bool:

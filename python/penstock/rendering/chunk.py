@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
 from traceback import walk_tb
@@ -19,9 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock._encoding.encoder import Encoder
-from penstock._ffmpeg.command.settings import DEFAULT_ENCODER_SETTINGS, with_knobs
+from penstock._encoding.rehearsal import working_plan
+from penstock._encoding.request import Request
+from penstock._ffmpeg.command.settings import with_knobs
 from penstock.errors import PenstockError, RenderError
-from penstock.rendering.planning import Plan, RenderChunk, chunk_of_number, default_storage, encoder_arguments
+from penstock.rendering.planning import Plan, RenderChunk, chunk_of_number, default_storage
 from penstock.rendering.reports import ChunkReport
 from penstock.rendering.storage import Storage, storage_of
 
@@ -93,13 +95,13 @@ class Renderer:
         started_s, chunk = time.monotonic(), chunk_of_number(self._plan, number)
         name = data_name(self._plan, chunk.number)
         with self._storage.new_file(name) as part:
-            size, fps = self._plan.size, self._plan.fps
-            with Encoder(part, size=size, fps=fps, **self._arguments(chunk)) as encoder:
+            made = working_plan(self._request(chunk, part), self._plan.size)
+            with Encoder._planned(made) as encoder:
                 frames = self._draw if self._plan.source is None else self._map
                 for done, _ in enumerate(frames(chunk, encoder), start=1):
                     on_frame(done)
             report = encoder.close()
-            made = ChunkReport(
+            finished = ChunkReport(
                 number=chunk.number,
                 frames=report.frames_encoded,
                 nbytes=part.stat().st_size,
@@ -109,12 +111,12 @@ class Renderer:
                 # The container of chunks is ours, and not the user's.
                 warnings=tuple(one for one in report.warnings if not one.startswith(("[mov]", "[mp4]"))),
             )
-        self._storage.write(f"{name}.json", json.dumps(asdict(made)))
-        return made
+        self._storage.write(f"{name}.json", json.dumps(asdict(finished)))
+        return finished
 
-    def _arguments(self, chunk: RenderChunk) -> dict[str, Any]:
-        arguments = encoder_arguments(self._plan)
-        codec, given = self._plan.codec, arguments.get("options", {})
+    def _request(self, chunk: RenderChunk, part: Path) -> Request:
+        request, codec = self._plan.request, self._plan.codec
+        given = request.options or {}
         # At a variable rate, frames are written with their times in the video, and need only the constant offset.
         offset_s = _OFFSET_S + (0 if self._plan.fps is None else self._plan.time_s(chunk.first))
         options: dict[str, object] = {} if self._threads is None else {"threads": self._threads}
@@ -133,8 +135,8 @@ class Renderer:
             "output_ts_offset": f"{float(offset_s):.6f}",
         }
         # The plan was rehearsed where it was made.
-        settings = with_knobs(arguments.get("settings", DEFAULT_ENCODER_SETTINGS), rehearse=False)
-        return arguments | {"options": options, "settings": settings}
+        settings = with_knobs(request.settings, rehearse=False)
+        return replace(request, output=part, options=options, settings=settings)
 
     def _draw(self, chunk: RenderChunk, encoder: Encoder) -> Iterator[None]:
         """The frames of a scene, drawn into leased memory."""

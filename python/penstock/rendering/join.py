@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from io import FileIO
 from pathlib import Path
@@ -21,7 +21,6 @@ from typing import BinaryIO
 
 from penstock._encoding.compare import missing_aspect, missing_labels, missing_timecode
 from penstock._encoding.rehearsal import working_plan
-from penstock._encoding.request import Request
 from penstock._encoding.sound import most_priming_s
 from penstock._facts.info import VideoInfo
 from penstock._facts.opening import demux, open_stream
@@ -33,7 +32,7 @@ from penstock._ffmpeg.program.process import FFmpegProcess, Session
 from penstock._streams.relay import relay
 from penstock.errors import BrokenStreamError, EncoderError, RenderError
 from penstock.rendering.chunk import container_of, data_name, remove_chunks, stored_report
-from penstock.rendering.planning import Plan, encoder_arguments
+from penstock.rendering.planning import Plan
 from penstock.rendering.storage import Storage, locked, storage_of
 
 # The first box after the header of a fragmented file (ISO/IEC 14496-12, 8.8.4). Four bytes of length come before it.
@@ -120,7 +119,7 @@ def join_chunks(plan: Plan, storage: Storage) -> JoinReport:
         warnings += (f"the result has no audio: {why}",)
     told = probe(final)
     warnings += (*missing_timecode(told, plan.labels), *missing_labels(told, plan.labels))
-    aspect = (encoder_arguments(plan).get("options") or {}).get("aspect")
+    aspect = (plan.request.options or {}).get("aspect")
     warnings += tuple(missing_aspect(_video_of(final), aspect))
     if remove_chunks(plan, storage):
         warnings += (
@@ -328,9 +327,9 @@ def _sound_arguments(plan: Plan, part: Path) -> tuple[list[str], list[str]]:
     start_s = float(plan.time_s(plan.frames[0])) if plan.source is None else plan.source.first_s
     lasts_s = math.ceil(plan.time_s(len(plan.frames)) * 10**6) / 10**6
     # As an encoder of this video and sound decides, which tries what isn't known to work.
-    arguments = encoder_arguments(plan)
-    arguments["options"] = {**arguments.get("options", {}), **plan.file_options}
-    [sound] = working_plan(Request(part, fps=plan.fps, audio=plan.audio, **arguments), plan.size).sounds
+    options = {**(plan.request.options or {}), **plan.file_options}
+    request = replace(plan.request, output=part, audio=plan.audio, options=options)
+    [sound] = working_plan(request, plan.size).sounds
     output = ["-map", f"{2 if plan.labels.chapters else 1}:{sound.index}"]
     if sound.is_copied:
         # Matroska has no times below 0: FFmpeg would move the picture by what comes before the sound.

@@ -7,12 +7,13 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
 from penstock._common.messages import argument, plural
+from penstock._common.plain import fields_of, from_plain, to_json
 from penstock._encoding.labels import NO_LABELS, Labels
 from penstock._encoding.plan import EncodePlan
 from penstock._encoding.rehearsal import working_plan
@@ -20,22 +21,14 @@ from penstock._encoding.request import Request
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import TICK_S
 from penstock._ffmpeg.command.pixel_formats import is_gray, is_rgb
-from penstock._ffmpeg.command.settings import (
-    DEFAULT_COLORS,
-    DEFAULT_ENCODER_SETTINGS,
-    Colors,
-    ContentLight,
-    EncoderSettings,
-    MasteringDisplay,
-)
-from penstock._ffmpeg.program.capabilities import did_you_mean, find_ffmpeg, muxer_options, version
+from penstock._ffmpeg.program.capabilities import find_ffmpeg, muxer_options, version
 from penstock._native import _count
 from penstock.errors import EncoderError
 from penstock.rendering.code import Code
 from penstock.rendering.source import Source
 
 #: The version of the JSON that `Plan.to_json` writes.
-VERSION = 1
+VERSION = 2
 # Chosen: at 240 frames a chunk, the keyframes that it adds cost little, and a lost one is soon rendered again.
 MOST_CHUNK_FRAMES = 240
 # x264 and x265 do not reorder a chunk of one or two frames. Its decoding times would be two frames later than those of
@@ -51,17 +44,8 @@ SHORTEST_SHARE = 8
 # Chosen: a worker's chunks grow by this factor from the shortest, so that an early interruption keeps some.
 GROWTH = 8
 
-# The arguments of an Encoder, and of its colors, that are objects.
-_GROUPED: Mapping[str, Any] = {
-    "colors": Colors,
-    "settings": EncoderSettings,
-    "mastering_display": MasteringDisplay,
-    "content_light": ContentLight,
-}
 # What a plan gives to the Encoder itself.
-_OWN_ARGUMENTS = ("output", "fps", "size", "progress", "subtitles")
-# Those of the video's file, and not of its chunks; the options are of both.
-_FILE_ARGUMENTS = ("metadata", "timecode", "chapters", "options")
+_OWN_ARGUMENTS = ("output", "fps", "size", "progress", "audio", "subtitles")
 # Rate control that looks at the whole video, or that has a buffer which each chunk would start full.
 _WHOLE_VIDEO_OPTIONS = ("pass", "passlogfile", "maxrate", "minrate", "bufsize", "rc_init_occupancy")
 _CODEC_PARAMETERS = ("x264-params", "x264opts", "x265-params", "svtav1-params", "aom-params")
@@ -98,12 +82,9 @@ class Plan:
     """The plan of a render. `plan` makes it; `render_chunk` and `assemble` carry it out, on any machine.
 
     Attributes:
-        output: absolute path of the video.
+        request: the arguments of an `Encoder` of the whole video. Those of its chunks are the same, but for the output.
         frames: indices of its frames.
-        size: width and height in pixels.
-        fps: frames per second; None for the source's variable frame rate.
         lengths: number of frames of each chunk.
-        encoder_options: arguments of each chunk's `Encoder`, as JSON.
         file_options: FFmpeg's options for the video's file, such as ``movflags``.
         labels: the video's metadata, time code and chapters.
         color_arguments: FFmpeg's arguments for the color tags of the video's file.
@@ -115,12 +96,9 @@ class Plan:
         hash: SHA-256 of everything on which the chunks depend, in hexadecimal. It's computed.
     """
 
-    output: str
+    request: Request
     frames: range
-    size: tuple[int, int]
-    fps: Fraction | None
     lengths: tuple[int, ...]
-    encoder_options: Mapping[str, object]
     file_options: Mapping[str, object]
     code: Code | None
     source: Source | None
@@ -129,7 +107,7 @@ class Plan:
     ffmpeg: str
     labels: Labels = NO_LABELS
     color_arguments: tuple[str, ...] = ()
-    hash: str = field(default="", compare=False)
+    hash: str = field(default="", init=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hash", self._digest())
@@ -144,9 +122,25 @@ class Plan:
         ]
 
     @property
+    def output(self) -> str:
+        """Absolute path of the video."""
+        return str(self.request.output)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in pixels."""
+        assert self.request.size is not None
+        return self.request.size
+
+    @property
+    def fps(self) -> Fraction | None:
+        """Frames per second; None for the source's variable frame rate."""
+        return None if self.request.fps is None else Fraction(self.request.fps)
+
+    @property
     def codec(self) -> str:
         """FFmpeg's name of the video encoder."""
-        return str(self.encoder_options["codec"])
+        return self.request.codec
 
     @property
     def program(self) -> str:
@@ -156,8 +150,7 @@ class Plan:
             EncoderError: if there is none, or it doesn't report its version.
             ValueError: if its version isn't the plan's.
         """
-        settings = encoder_arguments(self).get("settings", DEFAULT_ENCODER_SETTINGS)
-        program = find_ffmpeg(settings.ffmpeg)
+        program = find_ffmpeg(self.request.settings.ffmpeg)
         found = version(program)
         if self.ffmpeg and not found:
             raise EncoderError(
@@ -185,7 +178,7 @@ class Plan:
 
     def to_json(self) -> str:
         """Returns the plan as JSON."""
-        return json.dumps({"version": VERSION, "hash": self.hash, **self._as_dict()}, indent=2) + "\n"
+        return to_json({"version": VERSION, "hash": self.hash, **fields_of(self)}, indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -203,55 +196,23 @@ class Plan:
             if found != VERSION:
                 raise ValueError(f"the plan must have version {VERSION}, not {found!r}. Make it again")
             digest = given.pop("hash")
-            plan = cls(
-                **given
-                | {
-                    "frames": range(*given["frames"]),
-                    "size": tuple(given["size"]),
-                    "fps": given["fps"] and Fraction(given["fps"]),
-                    "lengths": tuple(given["lengths"]),
-                    "code": given["code"] and Code(**given["code"]),
-                    "source": given["source"] and Source.from_dict(given["source"]),
-                    "labels": Labels.from_dict(given["labels"]),
-                    "color_arguments": tuple(given["color_arguments"]),
-                }
-            )
+            plan: Self = from_plain(cls, given)
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"the text is not a plan: {error!r}") from None
         if plan.hash != digest:
             raise ValueError("the plan was changed after it was made: its hash is wrong. Make it again")
         return plan
 
-    def _as_dict(self) -> dict[str, Any]:
-        values = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "hash"}
-        return values | {
-            "frames": [self.frames.start, self.frames.stop, self.frames.step],
-            "fps": self.fps and str(self.fps),
-            "code": self.code and asdict(self.code),
-            "source": self.source and asdict(self.source),
-            "labels": asdict(self.labels),
-        }
-
     def _digest(self) -> str:
         """SHA-256 of everything on which the chunks depend."""
-        content = self._as_dict() | {"code": self.code and self.code.digest}
-        for name in ("output", "file_options", "labels", "audio", "storage"):
-            del content[name]
-        text = json.dumps({"version": VERSION, **content}, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
-
-
-def encoder_arguments(plan: Plan) -> dict[str, Any]:
-    """The arguments of each chunk's `Encoder`, but for its output, size and rate."""
-    return _from_json_values(plan.encoder_options)
-
-
-def _from_json_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of `_as_json`: makes settings objects from their dictionaries."""
-    return {
-        name: _GROUPED[name](**_from_json_values(value)) if name in _GROUPED else value
-        for name, value in values.items()
-    }
+        content = fields_of(self) | {
+            "version": VERSION,
+            "request": replace(self.request, output=""),
+            "code": self.code and self.code.digest,
+        }
+        for name in ("file_options", "labels", "audio", "storage"):
+            content.pop(name, None)
+        return hashlib.sha256(to_json(content).encode()).hexdigest()
 
 
 def lengths_of(count: int, chunk_frames: int | None, workers: int) -> tuple[int, ...]:
@@ -321,17 +282,16 @@ def make_plan(
             encoder_options or {},
             "a scene draws into memory" if source is None else "no function makes floats",
         )
-    arguments = dict(encoder_options or {})
-    _check_names(arguments)
-    if arguments.get("crash_safe"):
+    request = _request(path, fps, encoder_options or {})
+    if request.crash_safe:
         raise ValueError(
             "a render can't have crash_safe=True, because it joins its video at the end. Leave it out: the same call "
             "continues the render after a crash"
         )
-    container = _joined_container(path, arguments.get("options") or {})
+    container = _joined_container(path, request.options or {})
     if fps is None and source is None:
         raise TypeError("fps must be frames per second, such as 30, 29.97 or Fraction(30000, 1001), not None")
-    made = working_plan(Request(path, fps=fps, **arguments), size)
+    made = working_plan(request, size)
     has_alpha = made.codec == "libvpx-vp9" and made.output_pixel_format == "yuva420p"
     if made.codec == "libvpx" or has_alpha:
         raise ValueError(
@@ -339,20 +299,23 @@ def make_plan(
             "be joined. Use another codec"
         )
     file_options, options = _split_options(made, container)
-    # All chunks have the encoder that works here. What the file says of itself is not theirs.
-    arguments = {name: value for name, value in arguments.items() if name not in _FILE_ARGUMENTS}
-    arguments |= {"codec": made.codec, **({"options": options} if options else {})}
-    if made.request.colors != DEFAULT_COLORS:
-        arguments["colors"] = made.request.colors
     place = default_storage(str(path)) if storage is None else str(storage)
-    return Plan(
-        output=str(path),
+    planned = Plan(
+        request=replace(
+            made.request,
+            output=str(path),
+            size=(made.frames.width, made.frames.height),
+            fps=made.rate,
+            codec=made.codec,  # all chunks have the encoder that works here
+            options=options,
+            # What the file says of itself is not the chunks'.
+            metadata=None,
+            timecode=None,
+            chapters=None,
+        ),
         frames=frames,
-        size=(made.frames.width, made.frames.height),
-        fps=made.rate,
         lengths=lengths_of(len(frames), chunk_frames, workers),
-        encoder_options=_as_json(arguments),
-        file_options=_as_json(file_options),
+        file_options=file_options,
         code=code,
         source=source,
         audio=None if audio is None else str(Path(audio).absolute()),
@@ -361,6 +324,7 @@ def make_plan(
         labels=made.labels,
         color_arguments=_color_arguments(made),
     )
+    return Plan.from_json(planned.to_json())  # as on other machines
 
 
 def _check_plain_frames(arguments: Mapping[str, Any], why: str) -> None:
@@ -378,23 +342,13 @@ def default_storage(output: str) -> str:
     return f"{output}.chunks"
 
 
-def _check_names(arguments: Mapping[str, Any]) -> None:
-    """Checks that they are arguments of an Encoder that chunks can have."""
-    own = [name for name in _OWN_ARGUMENTS if name in arguments]
-    if own:
-        where = (
-            "Leave that out: renders have no subtitles"
-            if "subtitles" in own
-            else "Pass that to the call itself"
+def _request(output: Path, fps: float | Fraction | None, given: Mapping[str, Any]) -> Request:
+    """The request for an encoder of the whole video."""
+    if own := [name for name in _OWN_ARGUMENTS if name in given]:
+        raise ValueError(
+            f"encoder_options must not have {', '.join(own)}. Leave it out, or pass it to the call itself"
         )
-        raise ValueError(f"encoder_options must not have {', '.join(own)}. {where}")
-    known = [one.name for one in fields(Request)]
-    for name in arguments:
-        if name not in known:
-            question = did_you_mean(name, known)
-            raise TypeError(
-                f"encoder_options must have arguments of an Encoder, not {name!r}{'.' if question else ''}{question}"
-            )
+    return Request.of(output, {"fps": fps, **given})
 
 
 def _joined_container(output: Path, options: Mapping[str, object]) -> str:
@@ -445,24 +399,6 @@ def _color_arguments(made: EncodePlan) -> tuple[str, ...]:
         return "-color_range", "pc", "-colorspace", "rgb"
     # FFmpeg may refuse gray with more than the range.
     return made.color_arguments[:2] if is_gray(pixel_format) else made.color_arguments
-
-
-def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` as JSON gives them back, with settings that differ from their defaults."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, Colors | EncoderSettings | MasteringDisplay | ContentLight):
-            return {
-                one.name: getattr(value, one.name)
-                for one in fields(value)
-                if getattr(value, one.name) != one.default
-            }
-        if isinstance(value, Path | Fraction):
-            return str(value)
-        raise TypeError(f"a plan can't store {value!r}, because JSON has no {type(value).__name__}")
-
-    given: dict[str, Any] = json.loads(json.dumps(values, default=plain))
-    return given
 
 
 def chunk_of_number(plan: Plan, number: int) -> RenderChunk:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock._facts.frame_times import FrameTimes
@@ -65,9 +65,3 @@ class Source:
         """Whether the file is the one that was planned, by its size and when it was last modified."""
         status = Path(self.path).stat()
         return (status.st_size, status.st_mtime_ns) == (self.nbytes, self.modified_ns)
-
-    @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> Source:
-        """The source that ``dataclasses.asdict`` gave."""
-        tuples = {name: given[name] and tuple(given[name]) for name in ("ticks", "starts_s")}
-        return cls(**{**given, **tuples})
