@@ -442,8 +442,9 @@ class Decoder(DecoderBase):
         """Returns a decoder for the audio of the same file, from the first frame to the same `end`.
 
         Without a `start`, the audio begins with the file, with silence where the picture comes before the audio; with
-        `fps`, at 0 s, as the frames do. An FFmpeg program decodes it: the one in this decoder's settings, unless you
-        pass other ``settings``. Of this decoder's ``input_options``, only the key of an encrypted file is used.
+        `fps`, at 0 s, as the frames do. If this decoder's settings name an FFmpeg program, that decodes it, unless you
+        pass another one in ``settings``. Of this decoder's ``input_options``, only the key of an encrypted file is
+        used.
 
         Args:
             options: arguments of `AudioDecoder`.

@@ -16,7 +16,7 @@ from av.error import FFmpegError as LibavError
 
 from penstock._decoding.mixing import Kind, Mixer, SampleForm, first_of
 from penstock._decoding.open_video import MOST_THREADS, keep_in_child
-from penstock._facts.completeness import CHEAP_BYTES, SoundEnd, why_sound_ends_early
+from penstock._facts.completeness import CHEAP_BYTES, SoundEnd, has_damaged_page, why_sound_ends_early
 from penstock._facts.index import NO_TIME, read_packets
 from penstock._facts.opening import decode, demux, open_media, times_may_jump
 from penstock._ffmpeg.command import endpoints
@@ -83,12 +83,13 @@ class OpenSound:
     Attributes:
         is_strict: whether damage is an error.
         end: what the packets that were read show of the end.
-        packet: the last one that was read; None before the first.
+        packet: the last one with a time that was read; None before the first.
     """
 
     container: InputContainer
     codec: AudioCodecContext
     packet: Packet[AudioStream] | None = None
+    _page: int | None = None  # where the page, or packet, before that of the last packet begins
     _reading: object = None  # which run of `frames` may go on
 
     def __init__(self, chosen: SoundInput) -> None:
@@ -111,9 +112,13 @@ class OpenSound:
         self.codec = self._stream.codec_context
         self.codec.thread_type = ThreadType.NONE if chosen.threads is None else ThreadType.FRAME
         self.codec.thread_count = min(chosen.threads or 1, MOST_THREADS)
-        if self.codec.name in _NOISY:
-            self.codec.options = {"cons_noisegen": "1"}
-        self.end, self._given, self._has_sought = SoundEnd(), False, False
+        options = {"cons_noisegen": "1"} if self.codec.name in _NOISY else {}
+        if chosen.is_strict:
+            # Lossy codecs have checksums of heads at most, which some encoders write wrong.
+            options["err_detect"] = "crccheck+explode" if self.is_lossless else "explode"
+        self.codec.options = options
+        self.end, self.packet, self._page = SoundEnd(), None, None
+        self._given = self._has_sought = False
 
     @property
     def unit_samples(self) -> float:
@@ -185,11 +190,32 @@ class OpenSound:
         self._reading = reading = object()
         packets = demux(self.container, self._stream)
         while self._reading is reading:
-            if (packet := next(packets, None)) is not None:
+            packet = next(packets, None)
+            if self.is_strict:
+                self._check_jump(packet)
+            if packet is not None and packet.pts is not None:
+                if self.packet is not None and self.packet.pos != packet.pos:
+                    self._page = self.packet.pos
                 self.packet = packet
             yield packet
             if packet is None:
                 return
+
+    def _check_jump(self, packet: Packet[AudioStream] | None) -> None:
+        """Checks a packet, or the end for None, before which a part may be missing: libav leaves out damaged ones."""
+        last, container = self.packet, self._chosen.media.container
+        if container not in ("ogg", "flac") or (last is None and self._has_sought):
+            return
+        due = 0 if last is None else (last.pts or 0) + (last.duration or 0)
+        if packet is not None and (packet.pts is None or packet.pts <= due):
+            return
+        path = endpoints.without_protocol(self._chosen.opened.url)
+        if container == "ogg":
+            is_damaged = has_damaged_page(path, self._page or 0, None if packet is None else packet.pos)
+        else:
+            is_damaged = packet is not None  # the times of FLAC count its samples
+        if is_damaged:
+            self._fail(f"a part is missing after {float(due * self._chosen.audio.time_base):.3f} s")
 
     def check_end(self) -> None:
         """Checks that the end of the file, to which its packets were read, is that of the audio."""
@@ -211,7 +237,7 @@ class OpenSound:
         except (LibavError, OverflowError):
             return False
         self.codec.flush_buffers()
-        self.end, self._has_sought = SoundEnd(), True
+        self.end, self.packet, self._page, self._has_sought = SoundEnd(), None, None, True
         return True
 
     def rewind(self) -> None:

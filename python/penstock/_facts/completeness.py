@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,8 @@ _CUT_OFF = "the file is truncated"
 _SEGMENT, _CLUSTER, _SIMPLE_BLOCK = b"\x18\x53\x80\x67", b"\x1f\x43\xb6\x75", b"\xa3"
 _SEGMENT_WITHIN_BYTES = 1024
 _MOST_HEAD_BYTES = 12
-# A page of Ogg has at most so many (RFC 3533, 6).
+# A page of Ogg has so many before the sizes of its parts, and at most so many in all (RFC 3533, 6).
+_PAGE_HEAD_BYTES = 27
 _MOST_PAGE_BYTES = 65_307
 # More than one frame, with times that Matroska and FLV round to 1 ms.
 _FRAMES_APART = 1.5
@@ -231,6 +233,42 @@ def why_sound_ends_early(
     if ends_s < own_s - apart_s:
         return f"the audio should last {own_s:.3f} s by its header, but ends at {ends_s:.3f} s"
     return None
+
+
+def has_damaged_page(path: str, begin: int, end: int | None) -> bool:
+    """Whether a page of an Ogg file is none, or damaged, from that at a byte to that at another one (RFC 3533, 6)."""
+    with Path(path).open("rb") as file:
+        file.seek(begin)
+        while end is None or file.tell() <= end:
+            head = file.read(_PAGE_HEAD_BYTES)
+            sizes = file.read(head[-1]) if len(head) == _PAGE_HEAD_BYTES else b""
+            data = file.read(sum(sizes))
+            if len(head) < _PAGE_HEAD_BYTES or len(data) < sum(sizes):
+                return end is not None  # otherwise the file is cut there, which Ogg doesn't show
+            page = head[:22] + bytes(4) + head[26:] + sizes + data
+            if not head.startswith(b"OggS") or _checksum(page) != int.from_bytes(head[22:26], "little"):
+                return True
+    return False
+
+
+def _checksum(page: bytes) -> int:
+    """The CRC of a page of Ogg."""
+    checksum = 0
+    for byte in page:
+        checksum = (checksum << 8 & 0xFFFFFFFF) ^ _checksums()[checksum >> 24 ^ byte]
+    return checksum
+
+
+@cache
+def _checksums() -> tuple[int, ...]:
+    """Those of single bytes."""
+
+    def shifted(checksum: int) -> int:
+        for _ in range(8):
+            checksum = checksum << 1 ^ (0x104C11DB7 if checksum >> 31 else 0)
+        return checksum
+
+    return tuple(shifted(byte << 24) for byte in range(256))
 
 
 def has_sound(
