@@ -3,6 +3,8 @@
 Folders count as well: two folders import each other in a circle also if no two of their files do. Between the rooms of
 the Python package, which are in `ROOMS`, imports must point down.
 
+An attribute in `OWN` of another object is for its room only. Other rooms have a narrower one.
+
 In Rust, an import is a path that begins with `crate`, `super`, `self` or a child module. `mod x;` alone
 is none, and tests (`#[cfg(test)]`) do not count. In Python, circles are those of imports that run when the module is
 imported: none in a function or under `TYPE_CHECKING`. Those in functions must point down, too.
@@ -42,6 +44,9 @@ ROOMS = (
     "errors",
     "_native",
 )
+
+# Attributes that one room has for itself. Others use an encoder's `_intake` instead.
+OWN = {"_session": "_encoding"}
 
 TEST_ITEM = re.compile(
     r"#\[cfg\((?:test|all\(test\b[^\]]*)\)\]\s*(?:#\[[^\]]*\]\s*)*(?:pub(?:\([^)]*\))?\s+)?(mod|use|fn|impl)\b"
@@ -203,6 +208,19 @@ def upward(graph: Graph) -> Iterator[str]:
                 yield f"{'.'.join(module)} -> {'.'.join(other)}"
 
 
+def borrowed(package: Path) -> Iterator[str]:
+    """Where a module uses an attribute in `OWN` of an object of another room."""
+    for path in sorted(package.rglob("*.py")):
+        room = path.relative_to(package).parts[0]
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Attribute)
+                and OWN.get(node.attr, room) != room
+                and (used := ast.unparse(node)) != f"self.{node.attr}"
+            ):
+                yield f"{path.relative_to(package)}:{node.lineno}: {used}"
+
+
 def package_graph(
     package: Path, imports_of: Callable[[list[ast.stmt]], Iterable[ast.Import | ast.ImportFrom]] = top_level
 ) -> Graph:
@@ -245,6 +263,9 @@ def main() -> int:
     up = list(upward(package_graph(package, everywhere)))
     for arrow in up:
         print(f"python: an import points up: {arrow}")
+    private = list(borrowed(package))
+    for use in private:
+        print(f"python: only its own room may use that: {use}")
     found: list[tuple[str, list[Module]]] = []
     for name, separator, graph in graphs:
         for depth in range(1, max(map(len, graph)) + 1):
@@ -258,7 +279,7 @@ def main() -> int:
                     imported = sorted(merged[module] & set(circle))
                     names = ", ".join(separator.join(other) or "the root" for other in imported)
                     print(f"  {separator.join(module) or 'the root'} -> {names}")
-    return 1 if found or up else 0
+    return 1 if found or up or private else 0
 
 
 if __name__ == "__main__":
