@@ -4,7 +4,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 BENCHES := bench $(addprefix bench-,encode decode relay pipeline render fan-out capture sound machines all compare report)
-.PHONY: help build demo docs docs-serve test test-all test-exhaustive soak sanitize fuzz findings corpus $(BENCHES) wheel release-check check check-workflows fmt clean
+.PHONY: help build demo docs docs-serve test test-all test-exhaustive test-windows soak sanitize fuzz findings corpus $(BENCHES) wheel release-check check check-workflows fmt clean
 
 ARGS ?=
 VENV := .venv
@@ -27,6 +27,7 @@ help:
 	@echo "make test         the tests: Rust, loom with bounds, and Python's but for those that are marked slow"
 	@echo "make test-all     the slow tests too, those of benchmarks and scripts, and the site; prints the 20 slowest"
 	@echo "make test-exhaustive  all tests, with every case of every table and all examples of property tests"
+	@echo "make test-windows  tests for Windows, by Wine (as root on Debian 12; 4 GB)"
 	@echo "make sanitize     the core's tests with AddressSanitizer and LeakSanitizer, some by Miri (needs a nightly Rust)"
 	@echo "make fuzz         hostile and random input, a minute each; SECONDS_EACH=600 (needs a nightly Rust)"
 	@echo "make soak         everything at random, with kills, forks and signals; ARGS=\"--seed 5 --minutes 30\""
@@ -119,6 +120,13 @@ $(TESTS):
 	$(IN_VENV) python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(SELECTED) $(ARGS)
 	$(PROCESSORS)
 
+# The crates that are for Windows whole; of the core, the lower half is.
+ON_WINDOWS := penstock-cpu penstock-pixels
+test-windows: $(READY)-build
+	@$(IN_VENV) python -m scripts.windows.kit
+	scripts/windows/cargo test --quiet --package penstock-core --lib $(ARGS)
+	scripts/windows/cargo test --quiet $(ON_WINDOWS:%=--package %) $(ARGS)
+
 soak: $(READY)-test $(READY)-native
 	@$(IN_VENV) python tests/soak $(ARGS)
 
@@ -193,6 +201,8 @@ check: $(READY)-check $(READY)-native
 	$(IN_VENV) python scripts/stub_docs.py --check
 	$(IN_VENV) python scripts/reference_table.py --check
 	$(IN_VENV) python scripts/formats_table.py --check
+	@# Last, for its last line says what could not be checked.
+	@scripts/check_systems
 
 # Apart from check, for Go is needed: actionlint's package for Python downloads it from GitHub, and does not build without.
 check-workflows:

@@ -1,7 +1,7 @@
 """Reports circles of imports between the files of each crate's `src`, and between the modules of the Python package.
 
 Folders count as well: two folders import each other in a circle also if no two of their files do. Between the rooms of
-the Python package, which are in `ROOMS`, imports must point down.
+the Python package, which are in `ROOMS`, imports must point down. Words of one operating system are for one room only.
 
 An attribute in `OWN` of another object is for its room only. Other rooms have a narrower one.
 
@@ -32,6 +32,7 @@ ROOMS = (
     "_decoding",
     "_facts",
     "_ffmpeg",
+    "_formats",
     "turbopipe",
     "_pipeline",
     "pipeline",
@@ -42,11 +43,37 @@ ROOMS = (
     "_common",
     "results",
     "errors",
+    "_platform",
     "_native",
 )
 
 # Attributes that one room has for itself. Others use an encoder's `_intake` instead.
 OWN = {"_session": "_encoding"}
+
+# What only one operating system has. The room `_platform` asks for it, and these modules still do so, too.
+OF_ONE_SYSTEM = re.compile(
+    r"^import (fcntl|termios)\b|\b(select\.poll|os\.register_at_fork|pass_fds)\b|(/proc/)", re.M
+)
+ROOM_OF_SYSTEMS = "_platform"
+STILL_OF_ONE_SYSTEM = {
+    "_decoding/open_video.py": {"os.register_at_fork"},
+    "_decoding/program_frames.py": {"/proc/", "fcntl", "os.register_at_fork", "termios"},
+    "_encoding/output.py": {"/proc/"},
+    "_encoding/rehearsal.py": {"os.register_at_fork"},
+    "_encoding/sound_packets.py": {"select.poll"},
+    "_facts/confined_process.py": {"pass_fds"},
+    "_facts/fetching.py": {"fcntl"},
+    "_facts/single_pass.py": {"/proc/", "os.register_at_fork", "select.poll"},
+    "_facts/source.py": {"/proc/", "fcntl"},
+    "_ffmpeg/command/endpoints.py": {"/proc/"},
+    "_ffmpeg/program/child.py": {"pass_fds", "select.poll"},
+    "_ffmpeg/program/process.py": {"pass_fds"},
+    "_ffmpeg/program/sandbox.py": {"/proc/"},
+    "cli/machine.py": {"/proc/"},
+    "cli/signals.py": {"fcntl", "select.poll"},
+    "fifo.py": {"select.poll"},
+    "rendering/engines/processes.py": {"pass_fds"},
+}
 
 TEST_ITEM = re.compile(
     r"#\[cfg\((?:test|all\(test\b[^\]]*)\)\]\s*(?:#\[[^\]]*\]\s*)*(?:pub(?:\([^)]*\))?\s+)?(mod|use|fn|impl)\b"
@@ -255,6 +282,22 @@ def package_graph(
     }
 
 
+def of_one_system(package: Path) -> Iterator[str]:
+    """Words of one operating system in other modules than `STILL_OF_ONE_SYSTEM`, and what it lists for nothing."""
+    found: dict[str, set[str]] = {}
+    for path in package.rglob("*.py"):
+        module = path.relative_to(package).as_posix()
+        if not module.startswith(ROOM_OF_SYSTEMS):
+            words = {word for match in OF_ONE_SYSTEM.findall(path.read_text()) for word in match if word}
+            found |= {module: words} if words else {}
+    for module in sorted(found.keys() | STILL_OF_ONE_SYSTEM.keys()):
+        words, listed = found.get(module, set()), STILL_OF_ONE_SYSTEM.get(module, set())
+        yield from (f"{module}: {word} belongs into {ROOM_OF_SYSTEMS}" for word in sorted(words - listed))
+        yield from (
+            f"{module}: {word} is gone; STILL_OF_ONE_SYSTEM lists it" for word in sorted(listed - words)
+        )
+
+
 def main() -> int:
     root = Path(__file__).resolve().parent.parent
     graphs = [(src.parent.name, "::", crate_graph(src)) for src in sorted(root.glob("crates/*/src"))]
@@ -266,6 +309,9 @@ def main() -> int:
     private = list(borrowed(package))
     for use in private:
         print(f"python: only its own room may use that: {use}")
+    strangers = list(of_one_system(package))
+    for stranger in strangers:
+        print(f"python: {stranger}")
     found: list[tuple[str, list[Module]]] = []
     for name, separator, graph in graphs:
         for depth in range(1, max(map(len, graph)) + 1):
@@ -279,7 +325,7 @@ def main() -> int:
                     imported = sorted(merged[module] & set(circle))
                     names = ", ".join(separator.join(other) or "the root" for other in imported)
                     print(f"  {separator.join(module) or 'the root'} -> {names}")
-    return 1 if found or up or private else 0
+    return 1 if found or up or private or strangers else 0
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import tomllib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from scripts import debian
 from scripts.docs import dead_links_of_repository
 
 ROOT = Path(__file__).parents[1]
@@ -124,6 +125,13 @@ def crates() -> str:
     return f"packed, and built from that with their tests: {', '.join(name for name, _ in packed)}"
 
 
+def other_systems() -> str:
+    """The crates that are for other systems, too, compile for them."""
+    if said := output("scripts/check_systems"):
+        raise Failed(said)
+    return "Windows and macOS: the crates for them compile"
+
+
 def sdist() -> str:
     """The sdist has committed files only, and pip builds it in an environment with nothing else."""
     for archive in DIST.glob("*.tar.gz"):
@@ -157,32 +165,6 @@ def wheel_for_aarch64() -> str:
     return output("make", "--no-print-directory", "wheel", f"TARGET={AARCH64}").splitlines()[-1]
 
 
-def unpack_debian(folder: Path, *packages: str) -> None:
-    """Unpack Debian's packages for aarch64, with all that they need. Nothing on this machine changes."""
-    apt = folder / "apt"
-    apt.mkdir()
-    (apt / "status").touch()
-    settings = {
-        "APT::Architecture": "arm64",
-        "APT::Architectures": "arm64",
-        "APT::Sandbox::User": "root",
-        "Dir::Cache": apt,
-        "Dir::State": apt,
-        "Dir::State::status": apt / "status",
-    }
-    apt_get = ("apt-get", *(f"-o{name}={value}" for name, value in settings.items()))
-    try:
-        output(*apt_get, "update")
-        output(*apt_get, "install", "--download-only", "--yes", "--no-install-recommends", *packages)
-    except Failed as error:
-        raise Skipped(f"apt-get must be Debian's, which has packages for arm64: {error}") from None
-    for package in (apt / "archives").glob("*.deb"):
-        output("dpkg-deb", "--extract", package, folder)
-    # Since Debian 13, packages have their libraries there only.
-    if not (folder / "lib").exists():
-        (folder / "lib").symlink_to("usr/lib")
-
-
 def wheel_in_qemu() -> str:
     """The wheel for aarch64 with Debian's Python for it: the import, and one pipe."""
     need("qemu-aarch64", "apt-get install qemu-user")
@@ -192,7 +174,10 @@ def wheel_in_qemu() -> str:
         raise Skipped("dist has no wheel for aarch64: see above")
     with TemporaryDirectory() as name:
         folder = Path(name)
-        unpack_debian(folder, "python3", "libstdc++6")
+        try:
+            debian.unpack(folder, "python3", "libstdc++6", architecture="arm64")
+        except debian.Refused as error:
+            raise Skipped(f"apt-get must be Debian's, which has packages for arm64: {error}") from None
         python = ("qemu-aarch64", "-L", folder, folder / "usr/bin/python3")
         minor = output(*python, "-c", "import sys; print(sys.version_info.minor)")
         wanted = [f"--platform=manylinux_2_{glibc}_aarch64" for glibc in (17, 28)]
@@ -214,6 +199,7 @@ CHECKS = (
     links,
     workflows,
     crates,
+    other_systems,
     sdist,
     wheel,
     wheel_for_aarch64,

@@ -383,6 +383,12 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.AudioDecoder.read": lambda **given: with_decoder(
         AudioDecoder(clip("audio_aac")), "read", **given
     ),
+    "penstock.AudioDecoder.window": lambda **given: with_decoder(
+        AudioDecoder(clip("audio_aac")), "window", **{"start_s": 0.1, "duration_s": 0.1} | given
+    ),
+    "penstock.AudioDecoder.windows": lambda **given: with_decoder(
+        AudioDecoder(clip("audio_aac")), "windows", **{"starts_s": [0.1], "duration_s": 0.1} | given
+    ),
     "penstock.video.AudioTrack": lambda **given: AudioTrack(**{"sample_rate": 8000, "channels": 1} | given),
     "penstock.video.DecoderSettings": DecoderSettings,
     "penstock.video.EncoderSettings": EncoderSettings,
@@ -444,9 +450,11 @@ SHAPED: dict[str, Callable[[object], object]] = {
     "size": lambda value: (value, 16),
     "cpus": lambda value: [value],
     "times_s": lambda value: [value],
+    "starts_s": lambda value: [value],
 }
-# Where a time is only compared with that of a frame, one that rounds to 0 is right.
-MAY_BE_NEGATIVE = {"nice", "time_s", "times_s"}
+# Where a time is only compared with that of a frame, one that rounds to 0 is right. Before its beginning, audio is
+# silent.
+MAY_BE_NEGATIVE = {"nice", "time_s", "times_s", "start_s", "starts_s"}
 # Granted to root, it would take the room for pipes from all tests beside this one: `test_pipes` asks for it once.
 LARGE_PIPE_BYTES = 1 << 20
 

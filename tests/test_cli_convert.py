@@ -86,10 +86,21 @@ class TestWhatIsKept:
         printed(run("convert", source, out / "a.mp4", "--start", 0.5, *FAST))
         assert times_of(out / "a.mp4") == [0.0, 0.02, 0.5, 0.75, 1.0]
 
+    @staticmethod
+    def lasting(path: Path, last_s: float, times_s: Sequence[float] = TIMES_S) -> Path:
+        """An uneven video whose last frame is shown for that long."""
+        shown = f"setts=duration=if(eq(NEXT_DTS\\,NOPTS)\\,{last_s}/TB\\,NEXT_DTS-DTS)"
+        return uneven(path, times_s, options={"bf": 0, "bsf:v": shown})
+
+    def test_a_last_frame_that_is_shown_for_less_than_the_one_before_is_a_warning(
+        self, tmp_path: Path, out: Path
+    ) -> None:
+        source = self.lasting(tmp_path / "in.mp4", 0.1, (*TIMES_S, 4.0))
+        done = run("convert", source, out / "a.mp4", *FAST, "--option", "bf=0")
+        assert done.returncode == 0 and re.search(r"last frame .*2\.500 s.*0\.100 s", done.stderr.decode())
+
     def test_a_last_frame_that_is_shown_for_long_stays_so(self, tmp_path: Path, out: Path) -> None:
-        source = tmp_path / "in.mp4"
-        shown = "setts=duration=if(eq(NEXT_DTS\\,NOPTS)\\,4/TB\\,NEXT_DTS-DTS)"
-        uneven(source, options={"bf": 0, "bsf:v": shown})
+        source = self.lasting(tmp_path / "in.mp4", 4)
         lasts_s = probe(source).duration_s
         printed(run("convert", source, out / "a.mp4", *FAST, "--option", "bf=0"))
         assert lasts_s == pytest.approx(5.5) and probe(out / "a.mp4").duration_s == pytest.approx(lasts_s)
@@ -251,6 +262,16 @@ class TestRepeated:
         assert "--overwrite" in failed(run(*words), 2)
         printed(run(*words, "--overwrite"))
         assert times_of(out / "a.mp4") == list(TIMES_S[:4])
+
+    def test_an_input_that_changes_meanwhile_is_not_taken_for_the_one_that_was_read(
+        self, long: Path, out: Path
+    ) -> None:
+        words = ("convert", long, out / "a.mp4", *FAST)
+        with start(*words) as process:
+            assert eventually(lambda: ffmpegs_of(process.pid))
+            os.utime(long, (1, 1))
+            assert finish(process)[0] == 0
+        assert "--overwrite" in failed(run(*words), 2)
 
     def test_a_file_that_was_changed_since_is_refused(self, source: Path, out: Path) -> None:
         words = ("convert", source, out / "a.mp4", *FAST)

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 from support.cases import PATIENCE_S, eventually
@@ -893,3 +894,37 @@ def test_the_seam_of_joined_transport_streams_has_advice(tmp_path: Path) -> None
     assert error.advice is not None and "conceal_errors=True" in error.advice
     with Decoder(path, conceal_errors=True) as decoder:
         assert len(list(decoder)) == 50
+
+
+@pytest.mark.parametrize("pixel_format", ["rgb24", "yuv444p"])
+def test_a_frame_beyond_the_limit_of_the_program_is_refused(pixel_format: str) -> None:
+    with pytest.raises(ValueError, match="2 GiB") as caught:
+        Decoder(clip("h264"), size=(30_000, 30_000), pixel_format=pixel_format, filters="null")
+    assert type(caught.value) is ValueError
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_times_too_far_from_0_for_the_program_are_refused(isolated: bool, tmp_path: Path) -> None:
+    path, epoch = (
+        tmp_path / "epoch.nut",
+        ("-enc_time_base", "1/1000000000", "-output_ts_offset", "1700000000"),
+    )
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25", "-frames:v", "3", "-c:v", "ffv1", *epoch, path)
+    with Decoder(path, isolated=isolated) as decoder:
+        assert [frame.time_s for frame in decoder] == pytest.approx([1.7e9, 1.7e9 + 0.04, 1.7e9 + 0.08])
+    with pytest.raises(DecoderError, match="begin at 1700000000 s"):
+        Decoder(path, isolated=isolated, filters="null")
+
+
+@pytest.mark.parametrize("read", [next, lambda decoder: decoder[1]], ids=["in sequence", "by number"])
+def test_no_error_of_libav_reaches_the_caller(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise av.error.InvalidDataError(1, "no data")
+
+    with Decoder(clip("h264")) as decoder:
+        monkeypatch.setattr(Pixels, "begin", fail)
+        with pytest.raises(DecoderError, match="no data"):
+            read(decoder)
+    monkeypatch.setattr(OpenVideo, "packets", fail)
+    with pytest.raises(DecoderError):
+        Decoder(clip("h264"))

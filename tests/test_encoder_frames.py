@@ -542,7 +542,7 @@ BAD = [
     ("grayf32le", np.zeros((H, W)), r"\.astype\(np\.float32\)"),
     ("grayf32le", np.zeros((H, W), np.uint8), r"0 to 1.*\.astype\(np\.float32\)$"),
     ("gbrpf32le", np.zeros((H, W, 3), np.float32), rf"[^']\. Pass np\.stack\(\[{GBR}\]\)$"),
-    ("gbrpf32le", np.zeros((H, W, 3)), rf"np\.stack\(\[{GBR}\]\), and \.astype\(np\.float32\)$"),
+    ("gbrpf32le", np.zeros((H, W, 3)), rf"np\.stack\(\[{GBR}\]\), and pass frame\.astype\(np\.float32\)$"),
     ("gbrpf32le", Tensor(np.zeros((H, W, 3), np.float32)), rf"torch\.stack\(\[{GBR}\]\)$"),
     ("gbrpf32le", np.zeros((H, W, 4), np.float32), r"pixel_format='gbrapf32le', and pass np\.stack"),
     ("gbrpf32le", np.zeros((H, W), np.float32), "pixel_format='grayf32le'$"),
@@ -550,8 +550,8 @@ BAD = [
     ("rgb0", np.zeros((H, W, 3), np.uint8), r"pixel_format='rgb24' \(or 'bgr24'\)$"),
     ("bgr48le", np.zeros((H, W, 6), np.uint8), "shape"),
     # Channels and dtype are both wrong: one message says all that is to be done.
-    ("rgb24", np.zeros((H, W), np.uint16), r"pixel_format='gray16le' \(codec='ffv1' keeps all 16 bits\)$"),
-    ("rgb24", np.zeros((H, W, 4), np.uint16), r"'rgba64le' \(or 'bgra64le'\) \(codec='ffv1'"),
+    ("rgb24", np.zeros((H, W), np.uint16), r"pixel_format='gray16le'$"),
+    ("rgb24", np.zeros((H, W, 4), np.uint16), r"'rgba64le' \(or 'bgra64le'\)$"),
     ("rgb24", np.zeros((H, W), np.float32), r"pixel_format='gray', and pass value_range="),
     ("rgb24", np.zeros((H, W), bool), r"'gray', and pass frame\.astype\(np\.uint8\) \* 255$"),
     ("rgb24", Tensor(np.zeros((3, H, W), np.float32)), "channels_first=True, and pass value_range="),
@@ -636,19 +636,20 @@ def test_a_frame_is_taken_exactly_or_refused_at_the_call(shape: tuple, dtype: st
 
 
 @pytest.mark.parametrize(
-    ("frame", "words"),
+    "frame",
     [
-        (np.zeros((HEIGHT, WIDTH), np.uint8), "channels of the others$"),
-        (np.zeros((HEIGHT, WIDTH, 4), np.uint8), "channels of the others$"),
-        (bytes(HEIGHT * WIDTH * 4), "channels of the others$"),
-        (np.zeros((HEIGHT, WIDTH, 3), np.uint16), r"0 to 255.*\.astype\(np\.uint8\)$"),
-        (np.zeros((HEIGHT, WIDTH, 3), np.float32), r"0 to 255.*\.astype\(np\.uint8\)$"),
-        (np.zeros((3, HEIGHT, WIDTH), np.uint8), r"frame\.transpose\(1, 2, 0\)$"),
+        np.zeros((HEIGHT, WIDTH), np.uint8),
+        np.zeros((HEIGHT, WIDTH, 4), np.uint8),
+        bytes(HEIGHT * WIDTH * 4),
+        np.zeros((HEIGHT, WIDTH, 3), np.uint16),
+        np.zeros((HEIGHT, WIDTH, 3), np.float32),
+        np.zeros((3, HEIGHT, WIDTH), np.uint8),
     ],
 )
-def test_wrong_frame_midway_gets_no_advice_that_contradicts_the_first_frames(frame: Any, words: str) -> None:
-    with pytest.raises(ValueError, match=f"of frame 1: .*{words}"):
+def test_wrong_frame_midway_gets_no_advice_that_contradicts_the_first_frames(frame: Any) -> None:
+    with pytest.raises(ValueError, match=r"of frame 1: .*as of the first frame.*, not") as caught:
         frame_buffer(frame, frame_layout("rgb24", W, H), number=1)
+    assert "ass" not in str(caught.value).partition(", not ")[2]  # Pass, pass
 
 
 def test_fps_accepts_numbers_of_any_kind() -> None:
@@ -813,7 +814,7 @@ def test_images_of_pillow_are_taken_or_refused_by_their_mode(
     layout = frame_layout(pixel_format, W, H)
     for other, word in refused.items():
         with pytest.raises(ValueError, match=word):
-            frame_buffer(image.convert(other), layout, number=1 if word == "convert" else 0)
+            frame_buffer(image.convert(other), layout)
     if mode is not None:
         taken = image.convert("RGB").convert(mode)
         assert np.array_equal(np.asarray(frame_buffer(taken, layout)), np.asarray(taken))

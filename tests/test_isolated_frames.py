@@ -26,6 +26,7 @@ from support.processes import run_script, succeeded
 from penstock import ClosedError, Decoder, DecoderError, FFmpegWarning, StalledError, probe
 from penstock._decoding import confined_engine
 from penstock._facts.exact_json import pack
+from penstock._facts.isolation import Isolation
 from penstock._ffmpeg.program import sandbox
 from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock.video import DecoderSettings
@@ -116,6 +117,30 @@ def test_other_frames_than_announced_raise(frames: int, sent: str, hostile: Host
     delivered, error = frames_and_error()
     assert delivered in (frames, frames + 1)
     assert "libav's process" in error.reason
+
+
+@pytest.mark.parametrize("options", [{}, {"start": 0.31}, {"end": 0.5}], ids=str)
+def test_one_process_tells_the_length_and_sends_the_frames(
+    options: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Decoder(clip("h264_mkv"), isolated=True, **options) as decoder:
+        monkeypatch.setattr(Isolation, "ask", None)
+        assert len(decoder) == len(list(decoder)) > 0
+
+
+def test_the_length_is_known_in_the_middle_too() -> None:
+    with Decoder(clip("h264_mkv"), isolated=True) as decoder:
+        next(decoder)
+        assert len(decoder) == 30 and len(list(decoder)) == 29
+
+
+@pytest.mark.parametrize(
+    "answer", ["pass", "say('30')", "say(30.5)", "say(None, error='it says so')", "print('nothing')"]
+)
+def test_an_invalid_length_raises(answer: str, hostile: Hostile) -> None:
+    hostile(f"say(facts); sys.stdin.readline(); {answer}")
+    with Decoder(clip("h264"), isolated=True, start=0.3) as decoder, pytest.raises(DecoderError):
+        len(decoder)
 
 
 def test_more_frames_than_asked_for_raise(hostile: Hostile) -> None:

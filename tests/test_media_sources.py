@@ -280,8 +280,15 @@ def test_descriptor_of_no_file_says_how_to_read_a_camera() -> None:
     assert "/dev/video0" in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["h264_mkv", "rotated_90"])
+@pytest.mark.parametrize("filters", ["crop=32:24", "scale=iw/2:-2,transpose"])
+def test_filters_of_a_stream_tell_their_size(name: str, filters: str) -> None:
+    with Decoder(clip(name), filters=filters) as file:
+        size, samples = file.size, next(file).tobytes()
+    with cat(clip(name)) as program, Decoder(program.stdout, filters=filters) as decoder:
+        assert decoder.size == size and next(decoder).tobytes() == samples
+
+
 def test_options_that_need_a_file_are_refused_for_a_stream() -> None:
-    with cat(clip("h264_mkv")) as program, pytest.raises(ValueError):
-        Decoder(program.stdout, filters="crop=32:32")
     with Path("/dev/zero").open("rb") as zero, pytest.raises(ValueError):
         Decoder(zero)

@@ -119,6 +119,20 @@ def test_a_url_begins_with_the_frame_on_screen_at_the_start(
         assert server.most_open == 1 and (has_ranges or server.offsets in ([0], [0, 0]))
 
 
+@pytest.mark.parametrize("ending", ["mkv", "ts", "mp4"])
+@pytest.mark.parametrize("options", [{}, {"start": 25.05, "count": 3}], ids=str)
+def test_a_url_with_filters_is_opened_once(ending: str, options: dict[str, Any], long: Path) -> None:
+    path = long / f"a.{ending}"
+    if ending == "mp4":  # its index is at the end, so it must be opened again
+        ffmpeg("-i", long / "a.ts", "-c", "copy", path)
+    with Decoder(path, filters="crop=32:24", **options) as decoder:
+        frames = kept(decoder)
+    with http_server(path.read_bytes(), has_ranges=True) as server:
+        with Decoder(server.url, filters="crop=32:24", **options) as decoder:
+            assert kept(decoder) == frames and decoder.size == (32, 24)
+        assert server.most_open == 1 and (server.offsets == [0] or ending == "mp4")
+
+
 def test_the_audio_of_a_url_begins_with_the_first_frame(long: Path) -> None:
     with (
         http_server((long / "a.mkv").read_bytes(), has_ranges=True) as server,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from penstock._common import event_loops
 from penstock._common.exits import CUT_OFF_REASON, STALL_S, at_exit, report_loss
 from penstock._native import Chunk, ThreadPolicy, _Pipeline, _Source
+from penstock._platform.forks import at_fork
 from penstock.errors import PenstockError, PipelineError, StalledError
 from penstock.pipeline import Latency, PipelineStats, Sink, Source, Stage, StageStats
 
@@ -267,7 +268,7 @@ def _disown_all_in_child() -> None:
     _open = weakref.WeakSet()
 
 
-os.register_at_fork(after_in_child=_disown_all_in_child)
+at_fork(after_in_child=_disown_all_in_child)
 
 
 def _end_all() -> None:

@@ -56,7 +56,9 @@ __all__ = [
 ]
 
 CoreKind = Literal["performance", "efficiency", "low-power efficiency"]
-KindSource = Literal["cpu_core/cpu_atom", "cpu_capacity", "maximum frequency", "base frequency", "assumed"]
+KindSource = Literal[
+    "cpu_core/cpu_atom", "cpu_capacity", "maximum frequency", "base frequency", "efficiency class", "assumed"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +100,8 @@ class Core:
         package: number of its package.
         kind: ``"performance"``, ``"efficiency"`` or ``"low-power efficiency"``; if all cores are alike, the first.
         kind_source: the source of the kind: ``"cpu_core/cpu_atom"`` (Intel's lists of hybrid machines),
-            ``"cpu_capacity"``, ``"maximum frequency"``, ``"base frequency"`` (among those of one maximum), or
-            ``"assumed"`` if nothing distinguishes kinds.
+            ``"cpu_capacity"``, ``"maximum frequency"``, ``"base frequency"`` (among those of one maximum),
+            ``"efficiency class"`` (Windows), or ``"assumed"`` if nothing distinguishes kinds.
         logical_processors: numbers of its logical processors that are online.
     """
 

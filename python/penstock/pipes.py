@@ -16,13 +16,11 @@ reader, writer = penstock.pipes.make_pipe(capacity_bytes=1 << 20)
 from __future__ import annotations
 
 import errno
-import fcntl
 import io
-import sys
-import termios
 from typing import TYPE_CHECKING, ClassVar, Unpack
 
 from penstock import _native
+from penstock._platform import descriptors
 from penstock._streams.relay import Relay, relay, start_relay
 from penstock.errors import BrokenStreamError
 
@@ -65,13 +63,12 @@ class _PipeEnd(io.FileIO):
     @property
     def capacity_bytes(self) -> int:
         """Size of the pipe in bytes."""
-        return fcntl.fcntl(self.fileno(), fcntl.F_GETPIPE_SZ)
+        return descriptors.pipe_capacity(self.fileno())
 
     @property
     def unread_bytes(self) -> int:
         """Bytes in the pipe that weren't read yet."""
-        answer = fcntl.ioctl(self.fileno(), termios.FIONREAD, bytes(4))
-        return int.from_bytes(answer, sys.byteorder)
+        return descriptors.unread_bytes(self.fileno())
 
 
 class PipeReader(_PipeEnd):

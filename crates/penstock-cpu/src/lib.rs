@@ -7,19 +7,20 @@
 //! | know which CPUs share a core, a cache, a package or a memory node | [`Topology`] |
 //! | give a thread a priority and CPUs, and see what was granted | [`ThreadPolicy`], [`AppliedPolicy`] |
 
-#[cfg(not(target_os = "linux"))]
-compile_error!("penstock-cpu supports Linux only: it reads /proc and /sys and sets Linux scheduling classes");
+#[cfg(not(any(target_os = "linux", windows)))]
+compile_error!("penstock-cpu supports Linux and Windows only");
 
+mod levels;
 mod policy;
-mod sched;
+mod sys;
 mod topology;
 
+pub use levels::{Priority, SchedulingClass};
 pub use policy::{
-    AppliedPolicy, ClassLimit, Near, NotNear, PlacementNote, PolicyNote, Priority, PriorityNote, RunOnThread,
-    SchedulingClass, ThreadPolicy, yield_when_woken,
+    AppliedPolicy, ClassLimit, Near, NotNear, PlacementNote, PolicyNote, PriorityNote, RunOnThread,
+    ThreadPolicy, yield_when_woken,
 };
-pub use sched::CPUS_MAX;
 pub use topology::{
-    CacheDomain, Core, CoreKind, FileFault, KindSource, LogicalProcessor, NumaNode, Package, Topology,
-    TopologyNote, TopologyProblem,
+    CPUS_MAX, CacheDomain, Core, CoreKind, FileFault, KindSource, LogicalProcessor, NumaNode, Package,
+    Topology, TopologyNote, TopologyProblem,
 };

@@ -5,13 +5,14 @@
 mod level;
 mod placement;
 
-pub use level::{ClassLimit, Priority, PriorityNote, SchedulingClass};
+pub use level::{ClassLimit, PriorityNote};
 pub use placement::{Near, NotNear, PlacementNote};
 
 use std::fmt;
 use std::io;
 
-use crate::sched;
+use crate::levels::{Priority, SchedulingClass};
+use crate::sys;
 
 /// The priority and the CPUs to ask for. Fields that are `None`, as by default, leave the thread as it is.
 ///
@@ -147,13 +148,13 @@ impl Priority {
 impl AppliedPolicy {
     /// The policy that the calling thread runs with.
     pub fn of_this_thread() -> Self {
-        let scheduling_class = SchedulingClass::of_this_thread();
-        let nice = sched::nice().unwrap_or(0);
+        let scheduling_class = sys::class();
+        let nice = sys::nice().unwrap_or(0);
         Self {
             priority: Priority::of(scheduling_class, nice),
             scheduling_class,
             nice,
-            cpus: sched::cpus().unwrap_or_default(),
+            cpus: sys::cpus().unwrap_or_default(),
             notes: Vec::new(),
         }
     }
@@ -194,13 +195,12 @@ fn refusals(before: &AppliedPolicy, applied: &AppliedPolicy, run: RunOnThread) -
 
 /// Makes the calling thread wait its turn when it is woken.
 ///
-/// It moves the thread from the default class to `SCHED_BATCH`, whose threads do not preempt. Any other class stays.
+/// On Linux, it moves the thread from the default class to `SCHED_BATCH`, whose threads do not preempt. Any other class stays.
+/// Windows has nothing like it, and the thread stays as it is.
 ///
 /// # References
 ///
 /// sched(7)
 pub fn yield_when_woken() {
-    if sched::scheduler() == Ok((libc::SCHED_OTHER, 0)) {
-        let _ = sched::set_scheduler(libc::SCHED_BATCH, 0); // it only helps
-    }
+    sys::yield_when_woken();
 }

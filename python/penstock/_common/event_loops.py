@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from penstock._common.exits import STALL_S
 from penstock._native import _LoopWaker
+from penstock._platform.forks import at_fork
 from penstock.errors import StalledError
 
 if TYPE_CHECKING:
@@ -182,4 +182,4 @@ def _forget_all_in_child() -> None:
     _waiters.clear()
 
 
-os.register_at_fork(after_in_child=_forget_all_in_child)
+at_fork(after_in_child=_forget_all_in_child)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 
 from penstock import _native
+from penstock._platform.forks import at_fork
 
 STALL_S = 5.0
 """Seconds without any progress after which an ending program stops waiting for its readers."""
@@ -85,7 +86,7 @@ def _after_fork_in_child() -> None:
 
 
 # No pipeline thread creates its Python thread state during a fork: the child would wait for it forever.
-os.register_at_fork(
+at_fork(
     before=_native._before_fork,
     after_in_parent=_native._after_fork_in_parent,
     after_in_child=_after_fork_in_child,

@@ -9,6 +9,12 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+from typing import TYPE_CHECKING
+
+from penstock.errors import DecoderError
+
+if TYPE_CHECKING:
+    from av.error import FFmpegError as LibavError
 
 _ERRNOS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN))
 # FFmpeg's default for the largest piece of memory that it takes at once (av_max_alloc, libavutil/mem.c).
@@ -30,6 +36,13 @@ def raise_shortage(error: BaseException, path: str | None = None) -> None:
         return  # of libav, for a file that is damaged: its sizes make no sense
     if number in _ERRNOS:
         raise OSError(number, os.strerror(number), path) from error
+
+
+def error_of_libav(error: LibavError, path: str, frame: int | None = None) -> DecoderError:
+    """The error to raise instead of one of libav's. Raises the `OSError` if that is a shortage."""
+    raise_shortage(error, path)
+    what = f"{path} can't be read" if frame is None else f"{path}: frame {frame} can't be decoded"
+    return DecoderError(f"{what}: {error.strerror}", frames=frame or 0)
 
 
 def _could_be_given(memory_bytes: int) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args, overload
 
 import numpy as np
@@ -288,8 +288,7 @@ class AudioDecoder(DecoderBase):
                 f"windows need libav in this process, but {self._engine.facts.reason}. Use read_all()"
             )
         for start_s in starts_s:
-            if not math.isfinite(start_s):
-                raise ValueError(f"starts_s must be finite numbers of seconds, not {start_s}")
+            check_place("starts_s", -start_s if isinstance(start_s, Real) and start_s < 0 else start_s)
         return self._engine.windows(
             [*map(self._place, starts_s)], round(exact(duration_s) * self.sample_rate)
         )

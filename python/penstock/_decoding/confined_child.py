@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock._common.control_groups import whole_cpus
@@ -43,7 +44,7 @@ def main(request: dict[str, Any], records: int) -> None:
 def _send_in_sequence(
     source: Source, options: DecodeOptions, stream: int | None, records: int, answered: Answered
 ) -> None:
-    """Prints the facts about the file, sends its frames, and prints `Sent`."""
+    """Prints the facts about the file, and answers questions. Then sends its frames, and prints `Sent`."""
     engine: Engine | None = None
 
     def opened() -> MediaInfo:
@@ -56,8 +57,14 @@ def _send_in_sequence(
         return engine.plan.track.media
 
     answered(opened)
-    if engine is not None:
-        answered(lambda: _sent(engine, records, source.path))
+    if engine is None:
+        return
+    for line in sys.stdin:
+        if (asked := json.loads(line)) is None:  # now frames are wanted
+            break
+        question, arguments = asked
+        answered(partial(getattr(engine.questions, question), *arguments))
+    answered(lambda: _sent(engine, records, source.path))
 
 
 def _sent(engine: Engine, records: int, path: str) -> Sent:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import pickle
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from av.video.format import names as video_formats  # type: ignore[attr-defined]
 
@@ -20,6 +23,7 @@ from penstock._decoding.engine import Made
 from penstock._decoding.open_video import MOST_THREADS
 from penstock._decoding.plan import DecodeOptions, DecodePlan, plan_decode
 from penstock._facts.confined_process import ConfinedProcess
+from penstock._facts.exact_json import pack
 from penstock._facts.info import MediaInfo, Track, VideoInfo
 from penstock._facts.isolation import Isolation
 from penstock._facts.probing import PATIENCE_S
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
     from penstock._facts.questions import Questions
     from penstock._facts.source import Source
     from penstock._native import Frame
+
+T = TypeVar("T")
 
 _CHILD = "penstock._decoding.confined_child"
 LATE = "libav's process delivered nothing"
@@ -66,6 +72,8 @@ class Confined(Session):
     kind = "decoder"
     error = DecoderError
     process: ConfinedProcess
+    #: A line that has it begin to send.
+    begin = b""
 
     def __init__(
         self, isolation: Isolation, options: DecodeOptions, answers: int, title: str = "", **request: object
@@ -101,10 +109,16 @@ class Confined(Session):
                     except (OSError, ValueError):
                         self.check_usable()  # another thread has closed it
                         raise
+                    self._tell(self.begin)
                     self.process.records.close()  # the reader has a duplicate
                 if not self.is_open:  # a signal handler has closed it
                     self._reader.close()
         return self._reader
+
+    def _tell(self, line: bytes) -> None:
+        """Writes a line to it."""
+        with suppress(BrokenPipeError):  # it has ended, which its answer shows
+            os.write(self.process.stdin.fileno(), line)
 
     def _take(self, timeout_s: float) -> Frame | None:
         """A record; None behind the last one."""
@@ -183,6 +197,7 @@ class ConfinedEngine(Confined):
     plan: DecodePlan
 
     account = policy = None
+    begin = b"null\n"
 
     def lend(self) -> None:
         """Nothing: libav decodes elsewhere."""
@@ -194,8 +209,9 @@ class ConfinedEngine(Confined):
         stream: int | None,
         choose: Callable[[MediaInfo], VideoInfo],
     ) -> None:
-        super().__init__(isolation, options, 2, stream=stream)
+        super().__init__(isolation, options, 3, stream=stream)
         self.warning: str | None = None
+        self._asked = 0  # questions that this process got
         self._choose = choose
         self._failure: DecoderError | None = None
         self._is_judged = False
@@ -221,8 +237,19 @@ class ConfinedEngine(Confined):
         if self.record_bytes > (most := self.process.sandbox.memory_bytes):
             reason = f"a frame takes more than {most >> 20} MiB of memory, the limit of isolated reading"
             raise self.isolation.failure(f"{path}: {reason}", self.process)
-        self.questions: Questions = self.isolation.about(video.index)
+        self.questions: Questions = self.isolation.about(video.index, self._ask)
         self.title = self.plan.title
+
+    def _ask(self, question: str, kind: type[T], *arguments: object) -> T:
+        """The answer to one of `Questions`: the first one by this process, which sends frames afterwards."""
+        with self._lock:
+            if self.is_closed or self._asked or self._reader is not None:
+                return self.isolation.ask(question, kind, None, self.plan.track.video.index, *arguments)
+            self._asked = 1
+            self._tell(json.dumps([question, pack(arguments)]).encode() + b"\n")
+            printed = self.process.answer(1, None)
+        self.check_usable()
+        return self.isolation.answer(printed or b"", kind, self.process)
 
     @property
     def record_bytes(self) -> int:
@@ -294,7 +321,7 @@ class ConfinedEngine(Confined):
             self.check_usable()
             if self._is_judged:
                 return
-            printed = self.process.answer(1, deadline.at_most(END_GRACE_S))
+            printed = self.process.answer(1 + self._asked, deadline.at_most(END_GRACE_S))
             if printed is None and deadline.is_over():
                 raise deadline.late(LATE)
             self._kill()

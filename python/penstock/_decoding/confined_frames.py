@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -141,8 +139,7 @@ class _Run(Confined):
     def frames(self, places: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
         """The frames at these places."""
         self.is_done, wanted, missing = False, frozenset(places), {*places}
-        with suppress(BrokenPipeError):  # it has ended, which shows below
-            os.write(self.process.stdin.fileno(), json.dumps(places).encode() + b"\n")
+        self._tell(json.dumps(places).encode() + b"\n")
         for _ in range(2 * len(places) + 1):
             if (record := self.wait_for(self._take, Deadline(None), LATE)) is None:
                 self._kill()

@@ -84,10 +84,13 @@ class Decoder(DecoderBase):
     can't do that, libav opens the URL again, and decodes from the beginning. If the server stops, `read` with a timeout
     raises a `StalledError`, and loses nothing. After ``stall_timeout`` without data, libav gives the server up for
     good. `close`, Ctrl-C and a cancelled task don't wait for the server. With `filters` and the other arguments that
-    need a program, the URL is opened twice, one after the other: to look at it, and to read it. Nothing can be decoded
-    again, so one thread decodes H.264, MPEG-2 and MPEG-4: its decoder marks damage. For a stream that is too fast for
-    one thread, pass ``DecoderSettings(threads=4)``. With threads, up to 16 frames before damage may be missing, and the
-    last one wrong.
+    need a program, another FFmpeg program fetches the URL, once, from its beginning. The URL is opened again with
+    `input_options`, which may be about its protocol, and if it can't be read in order, such as an MP4 file whose index
+    is at its end.
+
+    Nothing of a URL can be decoded again, so one thread decodes H.264, MPEG-2 and MPEG-4: its decoder marks damage. For
+    a stream that is too fast for one thread, pass ``DecoderSettings(threads=4)``. With threads, up to 16 frames before
+    damage may be missing, and the last one wrong.
 
     If libav lacks the protocol (srt, rist), an FFmpeg program fetches the stream, and another one decodes it. SRT
     doesn't tell the end of a stream from a lost connection: both raise a `DecoderError` after the last frame.
@@ -142,15 +145,15 @@ class Decoder(DecoderBase):
             video's own size, or the size that `filters` make.
         start: time in seconds, as `VideoFrame.time_s` counts, of the first frame. A time means the frame that is on
             screen then: the last one that isn't later, or the first of the video if all are. `filters` get the frames
-            from that one on; of a pipe or a device, they get all frames, and `start` is a time after them.
+            from that one on; of a pipe, a device or a URL, they get all frames, and `start` is a time after them.
         end: time in seconds at which the part ends: frames that begin then or later are left out.
         duration: seconds from `start` to the end, instead of `end`; without `start`, from 0.
         count: maximum number of frames, instead of `end`; None reads all.
         stream: number of the video stream, from 0; None picks the best one: the default stream, never a cover picture.
         filters: FFmpeg's filters (``-vf``) to apply first, in the file's own pixel format. Their output is scaled to
             `size`. They need an FFmpeg program, which can't do random access. If `size` isn't given in full, FFmpeg
-            runs for one frame first to learn the size that the filters make. If the video changes its size where its
-            times go back, reading raises a `DecoderError`.
+            runs for one frame first to learn the size that the filters make: for a pipe or a URL, of a test picture. If
+            the video changes its size where its times go back, reading raises a `DecoderError`.
         color_matrix: the matrix between the file's YUV and RGB: "bt601", "bt709" or "bt2020". "auto" is the file's tag,
             or BT.601 without a tag.
         color_range: "limited" (black at 16, white at 235 of 8 bits) or "full". "auto" is the file's tag, or limited
@@ -604,9 +607,10 @@ class Decoder(DecoderBase):
             times_s: times in seconds, as for `frame_at`, instead of `indices`.
             out: array to write to and return, of frames × `shape` and `dtype`: a writable array, such as shared memory;
                 or a tensor of PyTorch, on the CPU or a GPU, or an array of CuPy, to which each frame is copied as soon
-                as it's decoded. After an error, its content is undefined. None returns an array in recycled memory,
-                which returns to the decoder when you drop the last array on it. The memory of two batches is kept until
-                `close`. ``torch.from_numpy`` makes a tensor of the array without a copy.
+                as it's decoded. After an error, its content is undefined. None returns a new array. If the previous
+                batch had as many frames, the array is in recycled memory, which returns to the decoder when you drop
+                the last array on it. The memory of two batches is kept until `close`. ``torch.from_numpy`` makes a
+                tensor of the array without a copy.
 
         Raises:
             IndexError, DecoderError, ClosedError: as for ``decoder[number]``.
@@ -661,7 +665,8 @@ class Decoder(DecoderBase):
                     warn(f"{self._opened.path}: {warning}")
                 return self._by_number
             first, video = self._engine.lend() or (None, None)
-            file = RandomAccess(input_of(self._plan), self._engine.account, video)
+            chosen = input_of(self._plan.track, options, self._plan.decoder)
+            file = RandomAccess(chosen, self._engine.account, video)
             why = None if options.conceal_errors else partial(why_early, self._plan.track, file)
             self._by_number = self._by_numbers(file, Pixels(self._plan), first, why)
         return self._by_number

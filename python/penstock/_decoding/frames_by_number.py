@@ -15,9 +15,11 @@ from weakref import WeakMethod
 
 import numpy as np
 import numpy.typing as npt
+from av.error import FFmpegError as LibavError
 
 from penstock._common.messages import plural, warn
 from penstock._common.ownership import Closable
+from penstock._common.shortage import error_of_libav
 from penstock._common.tensors import memory_of_out
 from penstock._decoding.random_access import RandomAccess, RenumberedError
 from penstock._decoding.video_frame import VideoFrame, frame_of
@@ -141,7 +143,8 @@ class FramesByNumber(Closable):
         self._time_base = plan.track.video.time_base
         self._clock = Clock(self._media, plan.track.video)
         self._file, self._pixels = file, pixels
-        self._batches = (0, _SlotPool(0, 0))  # memory for batches, and for how many frames each
+        # For how many frames the last batch was, and memory for such batches, if there were several.
+        self._batches: tuple[int, _SlotPool | None] = 0, None
         self._lock = _Turns(self._release)
         self._is_released = False
         self._places: range | None = None
@@ -169,6 +172,8 @@ class FramesByNumber(Closable):
             except RenumberedError:
                 self._places = None
                 return call()
+            except LibavError as error:
+                raise error_of_libav(error, self._media.path) from error
 
     def _item(self, key: SupportsIndex | slice) -> VideoFrame | list[VideoFrame]:
         if isinstance(key, slice):
@@ -232,16 +237,17 @@ class FramesByNumber(Closable):
         return out
 
     def _memory(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """An array in recycled memory."""
+        """An array: in recycled memory, if the last batch was as large."""
         count, pool = self._batches
-        if count != shape[0]:
+        if not shape[0] or count != shape[0]:
+            self._batches = shape[0], None
+            return np.empty(
+                shape, dtype
+            )  # many callers read one batch, and malloc has the memory of the last file's
+        if pool is None:
             pool = _SlotPool(shape[0] * self._plan.delivered.frame_bytes, _KEPT_BATCHES)
-            self._batches = shape[0], pool
-        return (
-            np.frombuffer(memoryview(pool.take()), dtype).reshape(shape)
-            if shape[0]
-            else np.empty(shape, dtype)
-        )
+            self._batches = count, pool
+        return np.frombuffer(memoryview(pool.take()), dtype).reshape(shape)
 
     def close(self) -> None:
         """Closes the file, or lets the thread do it that reads. Delivered frames stay valid."""
@@ -253,7 +259,7 @@ class FramesByNumber(Closable):
             self._is_released, self._first = True, None
             self._file.close()
             self._pixels.close()
-            self._batches = (0, _SlotPool(0, 0))
+            self._batches = 0, None
 
     def _one(self, number: int) -> VideoFrame:
         return dict(self.decoded([number]))[number]

@@ -7,9 +7,12 @@ from collections import deque
 from heapq import heappush
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from av.error import FFmpegError as LibavError
+
 from penstock._common.deadline import Deadline
 from penstock._common.messages import plural
 from penstock._common.reports import DecoderEngine, DecoderStats
+from penstock._common.shortage import error_of_libav
 from penstock._decoding.engine import Made
 from penstock._decoding.pixels import Job, Pixels, ProgramPixels
 from penstock._decoding.sequence import SequenceFrame
@@ -227,6 +230,10 @@ class LibavEngine(Turns[Made]):
                 return
             except (DecoderError, StalledError) as failure:
                 self._failure, self._is_fed = failure, True
+                return
+            except LibavError as error:
+                self._failure = error_of_libav(error, self.plan.track.media.path, self._read)
+                self._is_fed = True
                 return
             if frame is not None:
                 self._read = frame.index + 1

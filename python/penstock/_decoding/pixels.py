@@ -10,13 +10,12 @@ import numpy.typing as npt
 from av import CodecContext
 from av.error import FFmpegError as LibavError
 from av.filter import Graph
-from av.video.frame import VideoFrame
 
 from penstock._common.control_groups import whole_cpus
 from penstock._common.messages import argument, warn
 from penstock._common.shortage import raise_shortage
 from penstock._decoding.plan import DecodePlan, lost_bits, plan_decode
-from penstock._decoding.planes import plane_rows
+from penstock._decoding.planes import blank_rows, plane_rows, too_large
 from penstock._facts.info import RANGES, VideoInfo, matrix_name
 from penstock._ffmpeg.command.pixel_formats import is_gray, is_rgb
 from penstock._native import _PlaneConverter
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
 CONVERSION_THREADS = 2
 # Slots that are kept for the next frames of a kind. Chosen: those that wait for a caller, and two that it may hold.
 _KEPT_SLOTS = 4
+# FFmpeg's muxers, demuxers and decoders have no larger packets.
+_MOST_BYTES = 2**31 - 1
 # Kinds of frames whose filters and slots are kept. Chosen: JPEGs have four, and a file may change with every frame.
 _KEPT_KINDS = 4
 
@@ -161,9 +162,11 @@ class ProgramPixels:
         self._rows: list[tuple[int, int]] = []
         self.input_bytes = (stored or plan).layout.frame_bytes
         if stored is None and plan.conversion is not None:
-            self._rows = [*plane_rows(VideoFrame(plan.layout.width, plan.layout.height, plan.ffmpeg_format))]
+            self._rows = [*blank_rows(plan.layout.width, plan.layout.height, plan.ffmpeg_format)]
             self.input_bytes = sum(rows * row_bytes for rows, row_bytes in self._rows)
             self._converter = _PlaneConverter(plan.conversion, self._rows, _KEPT_SLOTS, self._pixels.threads)
+        if self.input_bytes > _MOST_BYTES:
+            raise too_large(plan.layout.width, plan.layout.height, plan.ffmpeg_format)
 
     def begin(self, packet: Any) -> Job:
         """Begins to make a frame's array: of a packet, or of its bytes."""

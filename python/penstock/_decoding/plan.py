@@ -13,11 +13,10 @@ from typing import Any, Literal, get_args
 from av.codec import codecs_available
 from av.video.format import VideoFormat
 from av.video.format import names as video_formats  # type: ignore[attr-defined]
-from av.video.frame import VideoFrame
 
 from penstock._common.messages import argument
 from penstock._decoding.framing import Delivery, Form, Framing, chroma_steps
-from penstock._decoding.planes import plane_rows
+from penstock._decoding.planes import blank_rows
 from penstock._decoding.program_frames import Steps
 from penstock._decoding.session import OTHER_SIZE
 from penstock._facts.info import MediaInfo, Track, VideoInfo
@@ -52,6 +51,7 @@ from penstock._ffmpeg.command.settings import (
 from penstock._ffmpeg.program import capabilities
 from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._ffmpeg.program.sandbox import Sandbox
+from penstock._formats import codecs
 from penstock._native import _Conversion
 from penstock.errors import DecoderError
 
@@ -67,8 +67,6 @@ _CONVERTED_ALIKE = ("yuv420p", "yuv422p", "yuv444p")
 _FULL_CHROMA = {f"{name}{depth}": f"yuv444p{depth}" for name in _CONVERTED_ALIKE for depth in ("", "10le")}
 # FFmpeg's names of full-range YUV.
 _FULL_RANGE = {"yuvj420p": "yuv420p", "yuvj422p": "yuv422p", "yuvj444p": "yuv444p"}
-# FFmpeg's decoders that read alpha stored beside the frames. Its native decoders of these codecs ignore it.
-_ALPHA_DECODERS = {"vp8": "libvpx", "vp9": "libvpx-vp9"}
 _AUTOROTATION = frozenset(("autorotate", "noautorotate"))
 _CODEC_OPTIONS = ("c", "c:v", "codec", "codec:v", "vcodec")
 # The transfer characteristics of HDR, and FFmpeg's filters that make SDR of it.
@@ -210,7 +208,7 @@ def plan_decode(
 
     Runs FFmpeg for one frame if the size depends on `filters`, in the sandbox if there is one.
     """
-    source, media, video = track.source, track.media, track.video
+    source, video = track.source, track.video
     name = _delivered_format(video, options)
     decoder = alpha_decoder(program, source, video, options)
     if decoder is not None:
@@ -233,12 +231,9 @@ def plan_decode(
             or options.form.needs_own_size
         )
     ):
-        if endpoints.is_sequential(source):
-            raise ValueError(
-                f"the size after `filters` is unknown, because {media.path} can be read only once. Pass "
-                "size=(width, height), and no crop or fit"
-            )
         reading, trim = _reading(track, options, decoder, uncropped)
+        if endpoints.is_sequential(source):
+            reading, trim = _test_picture(video), []
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
         # If the filters fail, FFmpeg says why when it runs for all frames.
         own_size = _first_size((program, *filtered), sandbox) or own_size
@@ -347,13 +342,7 @@ def _layout(program: str | None, pixel_format: str, width: int, height: int) -> 
     if not names:
         near = capabilities.did_you_mean(pixel_format, PIXEL_FORMATS)
         raise ValueError(f"{pixel_format!r} is no raw pixel format.{near} `ffmpeg -pix_fmts` lists them")
-    try:
-        blank = VideoFrame(width, height, names[0])
-    except ValueError:
-        raise ValueError(
-            f"{names[0]} frames are in GPU memory and can't be delivered. Use nv12, for example"
-        ) from None
-    frame_bytes = sum(rows * row_bytes for rows, row_bytes in plane_rows(blank))
+    frame_bytes = sum(rows * row_bytes for rows, row_bytes in blank_rows(width, height, names[0]))
     return _described(FrameLayout(names[0], width, height, ((frame_bytes,),), 1, frame_bytes))
 
 
@@ -403,6 +392,13 @@ def _first_size(arguments: Sequence[str], sandbox: Sandbox | None) -> tuple[int,
     return (int(size[1]), int(size[2])) if size else None
 
 
+def _test_picture(video: VideoInfo) -> list[str]:
+    """FFmpeg's arguments for a picture like those of a video that can be read only once."""
+    size, rate = f"{video.stored_width}x{video.stored_height}", video.frame_rate or 25
+    like = f"format={video.pixel_format},setsar={video.sample_aspect_ratio or 1}"
+    return ["-f", "lavfi", "-t", "10", "-i", f"testsrc2=s={size}:r={rate},{like}"]
+
+
 def _without_range(pixel_format: str) -> str:
     """The name of a pixel format without its range."""
     return canonical(_FULL_RANGE.get(pixel_format, pixel_format))
@@ -436,7 +432,7 @@ def alpha_decoder(program: str | None, source: str, video: VideoInfo, options: D
         or is_chosen
     ):
         return None
-    name = _ALPHA_DECODERS[video.codec]
+    name = codecs.known(video.codec).alpha_decoder or ""
     known = codecs_available if program is None else capabilities.decoders(program)
     if known and name not in known:
         raise DecoderError(

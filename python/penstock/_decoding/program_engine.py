@@ -7,8 +7,10 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 from heapq import heappush
 from io import FileIO
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from penstock._common.deadline import Deadline
@@ -96,6 +98,7 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
             is_strict=not plan.options.conceal_errors,
             sandbox=None if isolation is None else isolation.sandbox,
         )
+        self._check_times(track)
         self.plan, self.questions = plan, questions
         self._program, self._written, self._frame_bytes = program, written, frame_bytes
         self._isolation = isolation  # which keeps the file open
@@ -108,6 +111,17 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
         if self._is_before_part:
             self._most = plan.options.count
             self._written = replace(written, options=replace(written.options, start=None, count=None))
+
+    @staticmethod
+    def _check_times(track: Track) -> None:
+        video = track.video
+        first_s, unit_s = video.start_s or 0.0, video.time_base
+        if not Steps(unit_s).can_begin(round(Fraction(first_s) / unit_s)):
+            raise DecoderError(
+                f"the times of {track.media.path} begin at {first_s:.0f} s, in units of {unit_s} s, which the FFmpeg "
+                "program can't count exactly. Leave out `filters` and what else needs the program, or let the times "
+                f"begin at 0: ffmpeg -i {quote(track.media.path)} -c copy OUT.mkv"
+            )
 
     def advance(self) -> SequenceFrame | None:
         """The next frame; None if it isn't there yet. Waits as long as it takes.

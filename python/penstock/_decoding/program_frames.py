@@ -67,6 +67,10 @@ class Steps:
         self.latest: int | None = None
         self.longest = 0
 
+    def can_begin(self, pts: int) -> bool:
+        """Whether FFmpeg's filters can count from a timestamp exactly."""
+        return abs(4 * (pts + self._zero)) < _LEAST_INEXACT
+
     def filters(self) -> list[str]:
         """FFmpeg's filters that make the steps."""
         step = f"if(gt(PTS,PREV_INPTS),4*(PTS-PREV_INPTS)+{_FORWARD},4*(PREV_INPTS-PTS+1)+{_BACK})"

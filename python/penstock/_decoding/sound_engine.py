@@ -41,7 +41,7 @@ class SoundEngine(Turns[npt.NDArray[Any]]):
         super().__init__()
         self._chosen, self._form, self._title = chosen, form, title
         self._place, self._stop = part
-        self._sound: PlacedSound | None = PlacedSound(chosen, form)
+        self._sound: PlacedSound | None = None  # which the first read opens
         self._blocks: Iterator[Placed] | None = None
         self._ahead: list[Placed] = []
         self._windows: PlacedSound | None = None  # a second open file
@@ -82,8 +82,8 @@ class SoundEngine(Turns[npt.NDArray[Any]]):
 
     def _fill(self, deadline: Deadline) -> None:
         """Decodes until there is a block, or the end."""
-        assert self._sound is not None
         if self._blocks is None:
+            self._sound = self._sound or PlacedSound(self._chosen, self._form)
             self._blocks = self._sound.blocks(self._place)
             self._is_fed = self._stop is not None and self._place >= self._stop
         while not self._is_fed and sum(len(one.samples) for one in self._ahead) < BLOCK_SAMPLES:
@@ -170,4 +170,4 @@ def _windows_of(
 
 def silence(shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
     """Samples of silence."""
-    return np.full(shape, 128 if np.dtype(dtype) == np.uint8 else 0, dtype)
+    return np.full(shape, 128, dtype) if dtype == "uint8" else np.zeros(shape, dtype)

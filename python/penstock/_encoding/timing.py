@@ -14,8 +14,8 @@ from penstock._ffmpeg.command.pixel_formats import is_gray
 # A frame may be so far from its place, but less than half a frame: GIF has the coarsest unit of times, 0.01 s, to which
 # the time of this frame and that of the first one were rounded.
 _ROUNDED_S = 0.01
-# Chosen: at a variable rate, the last frame may be shown so much longer than the one before, without a word.
-_LAST_FRAME_S = 0.25
+#: Chosen: at a variable rate, the last frame may be shown so much longer than the one before, without a word.
+LAST_FRAME_S = 0.25
 # Pictures in files of their own, which are shown at no time.
 _PICTURES = "image2"
 
@@ -118,12 +118,12 @@ class Origin:
             return
         lasts = f"the video lasts {ends_s:.3f} s, but its source {self.source_s:.3f} s"
         if plan.rate is None:
-            if ends_s < self.source_s - _LAST_FRAME_S:
+            if ends_s < self.source_s - LAST_FRAME_S:
                 yield (
                     f"{lasts}, so the end of the audio is missing. If the source shows its last frame for long, write "
                     "that frame once more, with the time_s at which the video should end"
                 )
-        elif not self.is_untimed and ends_s < self.source_s - max(_LAST_FRAME_S, 1.5 / plan.rate):
+        elif not self.is_untimed and ends_s < self.source_s - max(LAST_FRAME_S, 1.5 / plan.rate):
             yield f"{lasts}, so the end of the audio is missing"
         elif self.is_untimed and ends_s < self.source_s - 1.5 / plan.rate:
             yield (

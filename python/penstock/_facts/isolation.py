@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, TypeAlias, TypeVar, cast
+from typing import Literal, Protocol, TypeAlias, TypeVar, cast
 
 from penstock._common.messages import plural
 from penstock._facts.completeness import Delivered, End
@@ -35,6 +35,13 @@ importlib.import_module(sys.argv[2]).main(json.loads(os.environ.pop("{_REQUEST}"
 """
 # The kernel confines the thread that asks for it, and OpenBLAS starts others when NumPy is imported.
 _ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}
+
+
+class Ask(Protocol):
+    """Asks one of `Questions`, whose answer is of that type."""
+
+    def __call__(self, question: str, kind: type[T], *arguments: object) -> T:
+        """Returns the answer."""
 
 
 class Isolation:
@@ -90,9 +97,13 @@ class Isolation:
         """The facts with the file's own name, whatever a child has called it."""
         return replace(media, path=self.path)
 
-    def about(self, index: int) -> _AboutTrack:
-        """The questions about the video stream of that index."""
-        return _AboutTrack(self, index)
+    def about(self, index: int, ask: Ask | None = None) -> _AboutTrack:
+        """The questions about the video stream of that index, which `ask` asks; None has new children answer."""
+
+        def ask_new(question: str, kind: type[T], *arguments: object) -> T:
+            return self.ask(question, kind, None, index, *arguments)
+
+        return _AboutTrack(ask or ask_new)
 
     def ask(
         self, question: str, kind: type[T], timeout_s: float | None = None, index: int = 0, *arguments: object
@@ -171,8 +182,8 @@ class Isolation:
 class _AboutTrack:
     """Answers `Questions` by children in a sandbox, which raise what `Isolation.media` raises."""
 
-    def __init__(self, isolation: Isolation, index: int) -> None:
-        self._isolation, self._index = isolation, index
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
 
     def frames(self, start: float | None, end: float | None, rate: str | None = None) -> int | None:
         return self._ask("frames", cast("type[int | None]", int | None), start, end, rate)
@@ -188,9 +199,6 @@ class _AboutTrack:
 
     def at_end(self, delivered: Delivered) -> End:
         return self._ask("at_end", End, delivered)
-
-    def _ask(self, question: str, kind: type[T], *arguments: object) -> T:
-        return self._isolation.ask(question, kind, None, self._index, *arguments)
 
 
 @dataclass(frozen=True, slots=True)

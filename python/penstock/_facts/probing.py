@@ -22,6 +22,7 @@ from av.sidedata.sidedata import SideDataContainer
 from av.stream import Disposition
 
 from penstock._common.deadline import Deadline
+from penstock._common.shortage import error_of_libav
 from penstock._facts.index import REORDERED, facts_of, shows_nothing
 from penstock._facts.info import RANGES, AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo, matrix_name
 from penstock._facts.isolation import Isolation
@@ -38,6 +39,7 @@ from penstock._facts.opening import (
 from penstock._facts.source import MediaSource, Source
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.settings import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
+from penstock._formats import codecs
 from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
@@ -131,6 +133,8 @@ def probe(
     read = partial(_read, opened, follow_playlists=follow_playlists)
     try:
         return answer_of(opened.path, read, deadline) if endpoints.identity(opened.url) is None else read()
+    except LibavError as error:
+        raise error_of_libav(error, opened.path) from error
     finally:
         if opened is not source:
             opened.close()
@@ -251,7 +255,8 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
     # The decoder may have looked ahead, where the size and the format may be others. Another one may have added alpha.
     is_others = first.frame is None or _has_separate_alpha(stream, first.codec)
     shown = codec if is_others else cast("VideoFrame", first.frame)
-    rotation, is_mirrored = _orientation(first.frame, stream.container.format.name)
+    side_data = _side_data(first.frame)
+    rotation, is_mirrored = _orientation(first.frame, side_data, stream.container.format.name)
     is_sideways = rotation in (90, 270)
     aspect = _fraction(stream.sample_aspect_ratio)
     field_order = _field_order(codec, first.frame)
@@ -282,12 +287,12 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
         color_range=RANGES.get(shown.color_range),
         color_primaries=PRIMARIES.get(shown.color_primaries),
         color_transfer=TRANSFERS.get(shown.color_trc),
-        mastering_display=_mastering_display(first.frame),
-        content_light=_content_light(first.frame),
+        mastering_display=_mastering_display(side_data),
+        content_light=_content_light(side_data),
         bit_depth=_depth(shown),
         field_order=field_order,
         has_separate_alpha=_has_separate_alpha(stream, first.codec),
-        extras=_extras(first.frame),
+        extras=_extras(side_data),
         is_attached_picture=is_cover,
         is_tile=Disposition.dependent in stream.disposition,
         late_units=first.late_units,
@@ -555,8 +560,8 @@ def _indexed(stream: VideoStream) -> dict[int, int]:
     entries = stream.index_entries
     if stream.container.format.name != endpoints.QUICKTIME or len(entries) < _FEWEST:
         return {}
-    numbers = range(0, len(entries), len(entries) // _FIRST_PACKETS or 1)
-    return {number: entries[number].timestamp - entries[0].timestamp for number in numbers}
+    numbers, first = range(0, len(entries), len(entries) // _FIRST_PACKETS or 1), entries[0].timestamp
+    return {number: entries[number].timestamp - first for number in numbers}
 
 
 def _are_fields(stream: VideoStream, packets: Sequence[Packet]) -> bool:
@@ -592,11 +597,13 @@ def _field_order(codec: VideoCodecContext, frame: VideoFrame | None) -> str | No
     return "tt"
 
 
-def _orientation(frame: VideoFrame | None, container: str) -> tuple[int, bool]:
+def _orientation(
+    frame: VideoFrame | None, side_data: Mapping[str, bytes], container: str
+) -> tuple[int, bool]:
     """Degrees clockwise by which to turn the picture, and whether to mirror it before, by its display matrix."""
     if frame is None:
         return 0, False
-    if (found := _side_data(frame, "DISPLAYMATRIX")) is None:
+    if (found := side_data.get("DISPLAYMATRIX")) is None:
         # Beside EXIF data, PyAV 18 shows no matrix, but its angle. In JPEG and PNG, it would be that of the EXIF data.
         return round(-frame.rotation) % 360 if container == endpoints.QUICKTIME else 0, False
     # av_display_rotation_get in libavutil/display.c
@@ -605,9 +612,9 @@ def _orientation(frame: VideoFrame | None, container: str) -> tuple[int, bool]:
     return round(turned) % 360, a * d - b * c < 0
 
 
-def _mastering_display(frame: VideoFrame | None) -> MasteringDisplay | None:
+def _mastering_display(side_data: Mapping[str, bytes]) -> MasteringDisplay | None:
     """As AVMasteringDisplayMetadata in libavutil/mastering_display_metadata.h has it: rationals, and which are set."""
-    if (found := _side_data(frame, "MASTERING_DISPLAY_METADATA")) is None:
+    if (found := side_data.get("MASTERING_DISPLAY_METADATA")) is None:
         return None
     *numbers, has_primaries, has_luminance = struct.unpack("=22i", found)
     values = [top / (bottom or 1) for top, bottom in zip(numbers[::2], numbers[1::2], strict=True)]
@@ -616,33 +623,34 @@ def _mastering_display(frame: VideoFrame | None) -> MasteringDisplay | None:
     return MasteringDisplay(red, green, blue, white, pairs[4] if has_luminance else None)
 
 
-def _content_light(frame: VideoFrame | None) -> ContentLight | None:
+def _content_light(side_data: Mapping[str, bytes]) -> ContentLight | None:
     """As AVContentLightMetadata in the same header."""
-    found = _side_data(frame, "CONTENT_LIGHT_LEVEL")
+    found = side_data.get("CONTENT_LIGHT_LEVEL")
     return None if found is None else ContentLight(*struct.unpack_from("=2I", found))
 
 
-def _extras(frame: VideoFrame | None) -> tuple[str, ...]:
-    found = {kind: _side_data(frame, kind) for kind in _EXTRAS}
+def _extras(side_data: Mapping[str, bytes]) -> tuple[str, ...]:
+    found = {kind: side_data.get(kind) for kind in _EXTRAS}
     if not int.from_bytes((found["STEREO3D"] or b"")[:4], sys.byteorder):  # AV_STEREO3D_2D, which is one view
         found["STEREO3D"] = None
     return tuple(name for kind, name in _EXTRAS.items() if found[kind] is not None)
 
 
-def _side_data(frame: VideoFrame | None, kind: str) -> bytes | None:
-    """What a frame has of a kind of side data."""
+def _side_data(frame: VideoFrame | None) -> dict[str, bytes]:
+    """The side data of a frame, by its kinds."""
+    if frame is None:
+        return {}
     try:
         # Not frame.side_data, which the frame keeps: as they refer to each other, only the garbage collector would free
         # the frame's memory.
-        found = None if frame is None else SideDataContainer(frame).get(kind)  # type: ignore[call-arg]
+        return {one.type.name: bytes(one) for one in SideDataContainer(frame)}  # type: ignore[call-arg]
     except ValueError:  # PyAV 18 raises for kinds that it does not know, such as the EXIF data of a TIFF
-        return None
-    return None if found is None else bytes(found)
+        return {}
 
 
 def _has_separate_alpha(stream: VideoStream, codec_name: str) -> bool:
     tags = {name.lower(): value for name, value in stream.metadata.items()}
-    return codec_name in ("vp8", "vp9") and tags.get("alpha_mode") == "1"
+    return codecs.known(codec_name).alpha_decoder is not None and tags.get("alpha_mode") == "1"
 
 
 def _differ(average: Fraction | None, base: Fraction | None, *, counts_fields: bool) -> bool:

@@ -13,6 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from av.error import FFmpegError as LibavError
+
+from penstock._common.shortage import error_of_libav
 from penstock._facts.fetching import FetchedSource
 from penstock._facts.single_pass import SinglePassSource
 from penstock._ffmpeg.command import endpoints
@@ -125,12 +128,17 @@ class Source:
 
     @contextmanager
     def closed_after_failure(self, given: MediaSource) -> Iterator[None]:
-        """Closes what this object has open if the block raises, unless the caller gave this object."""
+        """Closes what this object has open if the block raises, unless the caller gave this object.
+
+        An error of libav's becomes one of ours.
+        """
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             if self is not given:
                 self.close()
+            if isinstance(error, LibavError):
+                raise error_of_libav(error, self.path) from error
             raise
 
     def __reduce__(self) -> tuple[Any, ...]:

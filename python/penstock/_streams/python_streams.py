@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import codecs
 import errno
-import fcntl
 import io
 import os
 import stat
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn, TypeAlias, cast
+
+from penstock._platform import descriptors
 
 Buffered: TypeAlias = io.BufferedReader | io.BufferedRandom
 """Streams that read ahead of the program."""
@@ -87,11 +88,9 @@ def name_end(error: BaseException, src: Any, outputs: Sequence[Any], name: str) 
 def _wrong_about(name: str, end: Any, use: str) -> str | None:
     number = end if isinstance(end, int) else end.fileno()
     try:
-        flags = fcntl.fcntl(number, fcntl.F_GETFL)
+        is_open = descriptors.is_open_for(number, use)
     except OSError:
         return f"{name} (descriptor {number}) is closed"
-    wrong_mode = os.O_WRONLY if use == "reading" else os.O_RDONLY
-    is_open = flags & os.O_ACCMODE != wrong_mode and not flags & os.O_PATH
     return None if is_open else f"{name} (descriptor {number}) is not open for {use}"
 
 

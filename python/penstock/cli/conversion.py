@@ -6,12 +6,13 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from penstock._common.messages import warn
 from penstock._common.reports import EncodeReport
 from penstock._decoding.decoder import Decoder
 from penstock._decoding.video_frame import VideoFrame
@@ -19,9 +20,10 @@ from penstock._encoding.container import holds_times
 from penstock._encoding.encoder import Encoder
 from penstock._encoding.like import has_own_times
 from penstock._encoding.output import ordinary_path, sync
+from penstock._encoding.timing import LAST_FRAME_S
 from penstock._facts.frame_times import LONG_FRAMES, FrameTimes
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.endpoints import Output
+from penstock._ffmpeg.command.endpoints import Identity, Output
 from penstock.cli.messages import in_one_line
 from penstock.errors import ClosedError, DecoderError
 from penstock.rendering.storage import locked
@@ -63,7 +65,9 @@ class Conversion:
     def is_done(self) -> bool:
         """Whether the output is there, made of the same files by the same options."""
         with suppress(OSError):
-            return self.path is not None and self._record.read_text() == self._account(self.path)
+            return self.path is not None and self._record.read_text() == self._account(
+                self._made_of(), self.path
+            )
         return False
 
     def run(self, progress: bool) -> EncodeReport:
@@ -77,10 +81,11 @@ class Conversion:
         if path is None:
             return self._convert(self.output, progress)
         with locked(str(path)), self._new_file(path) as part:
+            made_of = self._made_of()  # which may change meanwhile
             report = self._convert(part, progress)
             sync(part)
             # A program that is killed between these two lines has a record of a video that isn't there.
-            self._record.write_text(self._account(part) or "")
+            self._record.write_text(self._account(made_of, part) or "")
             part.replace(path)
             return replace(report, output=str(path))
 
@@ -94,7 +99,7 @@ class Conversion:
 
     def told(self, what: object) -> str:
         """The words of an error or a warning, with the name that the user knows."""
-        said = in_one_line(what)
+        said = in_one_line(what) or repr(what)
         return said if self.path is None else said.replace(self._part.name, self.path.name)
 
     @property
@@ -110,16 +115,19 @@ class Conversion:
         ending = endpoints.ending_of(self.path.name)
         return self.path.with_name(pattern.format(self.path.name.removesuffix(ending), ending))
 
-    def _account(self, written: Path) -> str | None:
-        """What the video at `written` is made of, as text; None if that can't be known again."""
+    def _made_of(self) -> list[tuple[str, Identity | None]]:
+        """The files that are read, and their state."""
         subtitles = self.writing.get("subtitles")
         read = [self.source, *self.writing.get("audio", ()), *([] if subtitles is None else [subtitles])]
-        files = {name: endpoints.identity(name) for name in map(os.path.realpath, (*read, written))}
-        states = [(name, one.size_bytes, one.modified_ns) for name, one in files.items() if one is not None]
+        return [(name, endpoints.identity(name)) for name in map(os.path.realpath, read)]
+
+    def _account(self, made_of: Sequence[tuple[str, Identity | None]], written: Path) -> str | None:
+        """What the video at `written` is made of, as text; None if that can't be known again."""
+        files = [*made_of, (str(written), endpoints.identity(str(written)))]
+        states = [(name, one.size_bytes, one.modified_ns) for name, one in files if one is not None]
         if len(states) < len(files):
             return None
-        *made_of, (_, *state) = states
-        record = {"files": made_of, "options": self.options, "output": state}
+        record = {"files": states[:-1], "options": self.options, "output": states[-1][1:]}
         return json.dumps(record, default=str, indent=1, sort_keys=True)
 
     @contextmanager
@@ -165,11 +173,18 @@ class Conversion:
                 zero_s = frame.time_s or 0.0
             self._submit(encoder, frame, frame.time_s, zero_s)
             last, before = frame, last
-        if last is not None and before is not None and (lasts_s := self._last_s(decoder, encoder)):
-            assert last.time_s is not None and before.time_s is not None
-            if lasts_s > LONG_FRAMES * (last.time_s - before.time_s):
-                # The last frame is shown as long as the one before it, so two of it fill that time.
-                self._submit(encoder, last, last.time_s + lasts_s / 2, zero_s)
+        if last is None or before is None or (lasts_s := self._last_s(decoder, encoder)) is None:
+            return
+        assert last.time_s is not None and before.time_s is not None
+        # An encoder's last frame is shown for as long as the one before it.
+        step_s = last.time_s - before.time_s
+        if lasts_s > LONG_FRAMES * step_s:
+            self._submit(encoder, last, last.time_s + lasts_s / 2, zero_s)  # two of it fill that time
+        elif step_s > lasts_s + LAST_FRAME_S:
+            warn(
+                f"the last frame is shown for {step_s:.3f} s, as long as the one before it, but for {lasts_s:.3f} s in "
+                "the source"
+            )
 
     def _submit(self, encoder: Encoder, frame: VideoFrame, time_s: float | None, zero_s: float) -> None:
         if self._is_stopped.is_set():

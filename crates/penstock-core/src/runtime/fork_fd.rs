@@ -49,7 +49,12 @@ impl ForkFd {
 
     /// A descriptor of our own of a destination.
     pub(crate) fn of_destination(dst: Borrowed<'_>, destination: Kind) -> Result<Self> {
-        Self::make(|| if destination == Kind::Pipe { kernel::own_writer(dst) } else { fd::duplicate(dst) })
+        let mut made =
+            Self::make(
+                || if destination == Kind::Pipe { kernel::own_writer(dst) } else { fd::duplicate(dst) },
+            )?;
+        made.note_kind(destination);
+        Ok(made)
     }
 
     /// As [`make`](Self::make), for several that are opened together.

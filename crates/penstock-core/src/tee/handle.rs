@@ -67,8 +67,7 @@ impl Tee {
     ///
     /// The source cannot be read, or the system refuses a pipe.
     pub fn new(src: impl AsHandle, policy: Option<ThreadPolicy>) -> std::result::Result<Self, Error> {
-        fd::check_readable(src.as_handle()).map_err(Error::of_system)?;
-        let (source, kind) = fd::identify(src.as_handle()).map_err(Error::of_system)?;
+        let (source, kind) = fd::identify_source(src.as_handle()).map_err(Error::of_system)?;
         let front = Front::open(src.as_handle(), kind)?;
         let control = task::control(AtExit::Drain)?;
         Ok(Self {
@@ -93,8 +92,7 @@ impl Tee {
     /// [`Error::Forked`]: it is the parent's. [`Error::Io`]: it is not open for writing, or what the system reports.
     pub fn add(&self, dst: impl AsHandle, policy: TeePolicy) -> std::result::Result<TeeOutput, Error> {
         let dst = dst.as_handle();
-        fd::check_writable(dst).map_err(Error::of_system)?;
-        let (id, kind) = fd::identify(dst).map_err(Error::of_system)?;
+        let (id, kind) = fd::identify_destination(dst).map_err(Error::of_system)?;
         if id == self.shared.source && kind != Kind::Other && kind != Kind::StreamSocket {
             return Err(Error::Unsuitable("an output must not be the source".into()));
         }

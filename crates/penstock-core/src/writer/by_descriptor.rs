@@ -16,7 +16,7 @@ use crate::runtime::fork_fd::ForkFd;
 use crate::sync::deadline_after;
 use crate::sync::ticket::Ticket;
 use crate::sys::AsHandle;
-use crate::sys::fd::{self, Kind};
+use crate::sys::fd::Kind;
 use crate::sys::span::Span;
 use crate::writer::job::{Destination, Mark};
 use crate::writer::rejected::Rejected;
@@ -64,7 +64,6 @@ impl Target {
     /// [`Error::Io`]: `EBADF` if the descriptor is not open for writing, `EISDIR` for a directory, or another error of the system.
     pub fn open(fd: impl AsHandle) -> Result<Self, Error> {
         let fd = fd.as_handle();
-        fd::check_writable(fd).map_err(Error::of_system)?;
         let (stream, is_first) = Stream::by_descriptor(fd).map_err(Error::of_system)?;
         let kind = stream.kind;
         let destination = stream

@@ -17,7 +17,7 @@ use crate::runtime::fork_fd::ForkFd;
 use crate::sync::queue::Limits;
 use crate::sync::ticket::Ticket;
 use crate::sync::{deadline_after, lock};
-use crate::sys::fd::{self, Kind};
+use crate::sys::fd::Kind;
 use crate::sys::{AsHandle, pipe};
 use crate::writer::job::{Destination, Mark};
 use crate::writer::rejected::Rejected;
@@ -156,7 +156,6 @@ impl Writer {
     /// - [`Error::Unsuitable`]: a limit or size of 0.
     pub fn new(fd: impl AsHandle, options: &WriterOptions) -> Result<Self, Error> {
         let fd = fd.as_handle();
-        fd::check_writable(fd).map_err(Error::of_system)?;
         Error::refuse_zeros([
             ("queue_bytes", options.queue_bytes),
             ("queue_items", options.queue_items),
@@ -230,7 +229,7 @@ impl Writer {
     /// Queues the region to be written.
     ///
     /// Returns at once unless the queue is full. If nothing else is in flight, up to 4 KiB for a pipe or socket are written on the
-    /// calling thread, as far as they fit. The region stays in use until the ticket has ended. See
+    /// calling thread, as far as they fit; up to 128 KiB if they are the stream's first. The region stays in use until the ticket has ended. See
     /// [`write`](Self::write) for slices.
     ///
     /// # Errors

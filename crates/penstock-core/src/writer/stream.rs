@@ -25,7 +25,7 @@ use crate::writer::job::{Awaiting, CloseFailure, Destination, Holds, Job, Mark, 
 use crate::writer::policy::WorkerPolicy;
 use crate::writer::rejected::Rejected;
 use crate::writer::transport::at_once::AtOnce;
-use crate::writer::transport::choice::{Reason, Transport, When, WriteOptions};
+use crate::writer::transport::choice::{Transport, When, WriteOptions};
 use crate::writer::transport::meter::Meter;
 use crate::writer::unreported::Unreported;
 
@@ -177,11 +177,16 @@ impl Stream {
             }
             joins
         };
-        let reason = self.reason_to_write_at_once(bytes, &job.options);
-        let do_at_once = |job: &mut Job, is_first: bool| match job.options.at_once {
-            When::Idle => reason.is_some() && self.write_at_once(job),
-            When::First => is_first && reason.is_some() && self.write_at_once(job),
-            When::Never => false,
+        let mut reason = None;
+        let wants_worker = self.policy.is_wanted(); // whoever wants a policy wants its thread to write
+        let do_at_once = |job: &mut Job, is_first: bool| {
+            let may_be = match job.options.at_once {
+                When::Idle => !wants_worker,
+                When::First => is_first && !wants_worker,
+                When::Never => false,
+            };
+            reason = AtOnce::suits(self.kind, bytes, &job.options, is_first).filter(|_| may_be);
+            reason.is_some() && self.write_at_once(job)
         };
         let pushed = self.queue.push(job, bytes, deadline, Job::is_of_nobody, join, do_at_once);
         self.meter.caller_blocked.add(start.elapsed());
@@ -209,11 +214,6 @@ impl Stream {
                 Err(Rejected { region: holds.region, error })
             }
         }
-    }
-
-    fn reason_to_write_at_once(&self, bytes: usize, options: &WriteOptions) -> Option<Reason> {
-        let reason = AtOnce::suits(self.kind, bytes, options);
-        reason.filter(|_| !self.policy.is_wanted()) // whoever wants a policy wants its thread to write
     }
 
     /// Writes what the destination takes at once. Whether that is all.

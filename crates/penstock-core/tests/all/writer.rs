@@ -25,7 +25,7 @@ fn open(pipe: &PipeWriter, mode: Mode) -> Writer {
     Writer::new(pipe, &WriterOptions::default().mode(mode)).unwrap()
 }
 
-fn read_exactly(reader: &mut PipeReader, bytes: usize) -> Vec<u8> {
+fn read_exactly(reader: &mut impl Read, bytes: usize) -> Vec<u8> {
     let mut got = vec![0; bytes];
     reader.read_exact(&mut got).unwrap();
     got
@@ -90,6 +90,37 @@ fn a_small_write_has_ended_when_submit_returns_if_nothing_else_is_in_flight() {
     drop((pipe, socket));
     assert_eq!([read(&mut { pipe_reader }), read(&mut { socket_reader })], [4196; 2]);
     assert_eq!([(); 3].map(|()| messages_reader.recv(&mut [0; 9000]).unwrap()), [100, 0, 4096]);
+}
+
+#[test]
+fn a_streams_first_write_needs_no_thread_if_it_fits() {
+    in_own_process("writer::a_streams_first_write_needs_no_thread_if_it_fits", || {
+        let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+        let (before, data) = (threads(), pattern(100_000, 3));
+        let (mut reader, pipe) = pipe().unwrap();
+        let writer = Writer::new(&pipe, &WriterOptions::default()).unwrap();
+        writer.write(&data, None).unwrap();
+        writer.close(None).unwrap();
+        let (mut peer, socket) = UnixStream::pair().unwrap();
+        let writer = Writer::new(&socket, &WriterOptions::default()).unwrap();
+        assert_eq!(writer.submit(data.clone(), None).unwrap().peek(), Some(Ok(())));
+        writer.close(None).unwrap();
+        assert_eq!(threads(), before);
+        assert!(read_exactly(&mut reader, data.len()) == data && read_exactly(&mut peer, data.len()) == data);
+    });
+}
+
+#[test]
+fn what_has_no_room_of_a_streams_first_write_follows() {
+    let (mut reader, pipe) = pipe().unwrap();
+    let writer = Writer::new(&pipe, &WriterOptions::default().capacity_bytes(4096)).unwrap();
+    let data = pattern(100_000, 4);
+    let ticket = writer.submit(data.clone(), None).unwrap();
+    writer.write(b"next", None).unwrap();
+    assert_eq!(ticket.peek(), None);
+    assert!(read_exactly(&mut reader, data.len()) == data && read_exactly(&mut reader, 4) == b"next");
+    assert_eq!(ticket.wait(), Ok(()));
+    writer.close(None).unwrap();
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::io;
 use std::process;
 use std::sync::{Arc, Mutex};
 
-use crate::sched;
-use crate::topology::{Cpus, Topology, as_list};
+use crate::sys;
+use crate::topology::{CPUS_MAX, Cpus, Topology, as_list};
 
 /// The owner of the L3 cache that a thread is to share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -119,7 +119,7 @@ impl Near {
     fn cpu(self) -> Result<usize, NotNear> {
         match self {
             Self::Cpu(cpu) => Ok(cpu),
-            Self::Thread(id) => cpu_of(i32::try_from(id).unwrap_or(i32::MAX)),
+            Self::Thread(id) => cpu_of(id),
         }
     }
 }
@@ -135,16 +135,16 @@ pub(super) fn apply(cpus: Option<&[usize]>, near: Option<Near>, notes: &mut Vec<
 
 /// Restricts the calling thread to those of these CPUs that the system grants.
 pub(super) fn set_cpus(cpus: &[usize], notes: &mut Vec<PlacementNote>) {
-    let possible: Vec<usize> = cpus.iter().copied().filter(|&cpu| cpu < sched::CPUS_MAX).collect();
-    let answer = sched::set_cpus(possible.iter().copied());
-    let granted = sched::cpus().unwrap_or_default();
+    let possible: Vec<usize> = cpus.iter().copied().filter(|&cpu| cpu < CPUS_MAX).collect();
+    let answer = sys::set_cpus(possible.iter().copied());
+    let granted = sys::cpus().unwrap_or_default();
     let missing: Cpus = match answer {
         Ok(()) => cpus.iter().copied().filter(|cpu| !granted.contains(cpu)).collect(),
         Err(_) => cpus.iter().copied().collect(),
     };
     if !missing.is_empty() {
         // For a part of them the kernel has no error: it drops them.
-        let os_error = answer.err().map(rustix::io::Errno::raw_os_error);
+        let os_error = answer.as_ref().err().and_then(io::Error::raw_os_error);
         let allowed = most_cpus(if answer.is_ok() { &possible } else { &granted });
         notes.push(PlacementNote::Cpus { cpus: missing, allowed, os_error });
     }
@@ -155,9 +155,9 @@ pub(super) fn set_cpus(cpus: &[usize], notes: &mut Vec<PlacementNote>) {
 fn most_cpus(stay: &[usize]) -> Cpus {
     // Tried: the cpuset's files may be out of sight in a container. On this thread, because only the caller can start
     // another one safely beside a fork.
-    let most = sched::set_cpus(0..sched::CPUS_MAX).and_then(|()| sched::cpus()).unwrap_or_default();
+    let most = sys::set_cpus(0..CPUS_MAX).and_then(|()| sys::cpus()).unwrap_or_default();
     if most != stay {
-        let _ = sched::set_cpus(stay.iter().copied()); // it has run there
+        let _ = sys::set_cpus(stay.iter().copied()); // it has run there
     }
     most.into_iter().collect()
 }
@@ -180,16 +180,15 @@ fn cpus_near(
 /// The CPUs that this thread or the process's first thread may run on. So a pinned thread can be moved, but not beyond
 /// what the process was started with, as by taskset(1).
 fn allowed() -> Cpus {
-    let first =
-        i32::try_from(process::id()).map_or_else(|_| Vec::new(), |id| sched::cpus_of(id).unwrap_or_default());
-    sched::cpus().unwrap_or_default().into_iter().chain(first).collect()
+    let first = sys::cpus_of(process::id()).unwrap_or_default();
+    sys::cpus().unwrap_or_default().into_iter().chain(first).collect()
 }
 
-fn cpu_of(thread: i32) -> Result<usize, NotNear> {
-    let allowed =
-        sched::cpus_of(thread).map_err(|errno| NotNear::Refused { os_error: errno.raw_os_error() })?;
+fn cpu_of(thread: u32) -> Result<usize, NotNear> {
+    let refused = |error: io::Error| NotNear::Refused { os_error: error.raw_os_error().unwrap_or_default() };
+    let allowed = sys::cpus_of(thread).map_err(refused)?;
     // A sleeping thread whose affinity was changed may last have run on a CPU that it may no longer use.
-    let last = sched::last_cpu_of(thread).filter(|cpu| allowed.contains(cpu));
+    let last = sys::last_cpu_of(thread).filter(|cpu| allowed.contains(cpu));
     last.or_else(|| allowed.first().copied()).ok_or(NotNear::Unknown)
 }
 

@@ -24,8 +24,13 @@ pub enum TopologyProblem {
     File(String, FileFault),
     /// The value of `Cpus_allowed_list` makes no sense: the path of the file, and the beginning of the value.
     AllowedList(String, String),
-    /// `/proc/cpuinfo` names no model.
+    /// Nothing names the model of the processor.
     NoModel,
+    /// The system refused to tell.
+    Refused {
+        /// Its error number.
+        os_error: i32,
+    },
     /// The CPUs have no folders.
     NoCpuFolders,
     /// Nothing tells of any CPU.
@@ -111,7 +116,14 @@ impl fmt::Display for TopologyProblem {
             Self::AllowedList(path, value) => {
                 return write!(f, "{path} has an invalid Cpus_allowed_list: {value:?}");
             }
-            Self::NoModel => "/proc/cpuinfo names no model",
+            Self::Refused { os_error } => {
+                let why = io::Error::from_raw_os_error(*os_error);
+                return write!(
+                    f,
+                    "the system did not tell its CPUs: {why}; each is taken for a core of one package"
+                );
+            }
+            Self::NoModel => "nothing names the model",
             Self::NoCpuFolders => "no folders of CPUs in /sys/devices/system/cpu",
             Self::NoCpu => "no CPU is listed, so one is assumed",
             Self::NoneOnline => "no CPU is listed as online, so all are assumed to be",

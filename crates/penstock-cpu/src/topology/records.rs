@@ -98,11 +98,22 @@ pub enum KindSource {
     MaximumFrequency,
     /// The maximum frequency and, among cores with the same maximum, the base frequency.
     BaseFrequency,
+    /// Windows' class of efficiency.
+    EfficiencyClass,
     /// No source tells kinds apart.
     Assumed,
 }
 
 impl CoreKind {
+    /// The kind of a class from 0 to `highest`. The highest are performance cores. Of three or more, the lowest are the low-power ones.
+    pub(crate) fn of_class(class: usize, highest: usize) -> Self {
+        match class {
+            class if class == highest => Self::Performance,
+            0 if highest > 1 => Self::LowPowerEfficiency,
+            _ => Self::Efficiency,
+        }
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -123,6 +134,7 @@ impl KindSource {
             Self::CpuCapacity => "cpu_capacity",
             Self::MaximumFrequency => "maximum frequency",
             Self::BaseFrequency => "base frequency",
+            Self::EfficiencyClass => "efficiency class",
             Self::Assumed => "assumed",
         }
     }

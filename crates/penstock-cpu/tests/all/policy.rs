@@ -4,7 +4,7 @@ use std::io;
 use std::process::id;
 use std::thread;
 
-use crate::common::cases;
+use crate::thread as seen;
 use penstock_cpu::{
     AppliedPolicy, Near, PlacementNote, PolicyNote, Priority, PriorityNote, ThreadPolicy, Topology,
 };
@@ -36,19 +36,6 @@ fn own_cpus() -> Vec<usize> {
     AppliedPolicy::of_this_thread().cpus
 }
 
-/// The thread's CPUs as its /proc/thread-self/status has them.
-fn allowed_list() -> String {
-    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-    status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim().into()
-}
-
-/// Fields 19 and 41 of proc_pid_stat(5): niceness and scheduling policy.
-fn nice_and_policy() -> (i32, i32) {
-    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-    (fields[16].parse().unwrap(), fields[38].parse().unwrap())
-}
-
 #[test]
 fn smoke() {
     let applied = apart(|| ThreadPolicy::default().apply());
@@ -61,18 +48,12 @@ fn levels_that_lower_are_always_granted() {
     let levels = [Priority::Background, Priority::Lowest, Priority::BelowNormal, Priority::Normal];
     // The tests may have been started with a niceness of their own, from which only root comes back.
     for level in levels.into_iter().filter(|level| level.nice() >= AppliedPolicy::of_this_thread().nice) {
-        let (applied, seen) = apart(|| (of_level(level).apply(), nice_and_policy()));
-        let policy = if level == Priority::Background { libc_idle() } else { 0 };
-        assert_eq!(seen, (level.nice(), policy));
+        let (applied, seen) = apart(|| (of_level(level).apply(), seen::nice_and_class()));
+        assert_eq!(seen, (level.nice(), level.scheduling_class()));
         assert_eq!(applied.priority, Some(level));
         assert_eq!(applied.scheduling_class, level.scheduling_class());
         assert_eq!(applied.notes, []);
     }
-}
-
-/// `SCHED_IDLE`, sched(7).
-fn libc_idle() -> i32 {
-    5
 }
 
 #[test]
@@ -101,16 +82,27 @@ fn levels_are_in_order_and_have_names_of_their_own() {
 }
 
 #[test]
-fn niceness_without_a_level_has_no_priority() {
+fn niceness_between_the_levels_has_no_priority_or_is_refused_by_name() {
     let applied = apart(|| ThreadPolicy::default().nice(7).apply());
-    assert_eq!((applied.nice, applied.priority, applied.notes.len()), (7, None, 0));
+    if cfg!(windows) {
+        assert_eq!((applied.nice, applied.priority), (0, Some(Priority::Normal)));
+        assert_eq!(applied.notes, [PolicyNote::Priority(PriorityNote::NoSuchNice { nice: 7 })]);
+    } else {
+        assert_eq!((applied.nice, applied.priority, applied.notes.len()), (7, None, 0));
+    }
+}
+
+#[test]
+fn niceness_that_a_system_lacks_is_refused_with_what_to_pass() {
+    let note = PriorityNote::NoSuchNice { nice: 7 }.to_string();
+    assert!(note.contains("nice 7") && note.contains("Pass a priority"), "{note}");
 }
 
 #[test]
 fn cpus_are_read_back() {
     let first = own_cpus()[0];
-    let (applied, list) = apart(|| (on([first]).apply(), allowed_list()));
-    assert_eq!((applied.cpus, list, applied.notes.len()), (vec![first], first.to_string(), 0));
+    let (applied, seen) = apart(|| (on([first]).apply(), seen::cpus()));
+    assert_eq!((applied.cpus, seen, applied.notes.len()), (vec![first], vec![first], 0));
 }
 
 #[test]
@@ -136,11 +128,11 @@ fn thread_keeps_its_cpus_if_none_of_the_wanted_cpus_exists() {
 #[test]
 fn a_refusal_that_names_the_limit_leaves_the_thread_where_it_was() {
     let all = own_cpus();
-    let (refused, list) = apart(|| {
+    let (refused, seen) = apart(|| {
         let _ = on([all[0]]).apply();
-        (on([8000]).apply(), allowed_list())
+        (on([8000]).apply(), seen::cpus())
     });
-    assert_eq!((&refused.cpus[..], list), (&all[..1], all[0].to_string()));
+    assert_eq!((&refused.cpus[..], &seen[..]), (&all[..1], &all[..1]));
     assert!(refused.notes[0].to_string().contains("The system allows "), "{:?}", refused.notes);
 }
 
@@ -193,7 +185,7 @@ fn near_a_thread_means_where_it_runs_and_overrides_an_own_pin() {
     let (to_end, end) = std::sync::mpsc::channel::<()>();
     let other = thread::spawn(move || {
         let _ = on([last]).apply();
-        to_tell.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()).unwrap();
+        to_tell.send(seen::id()).unwrap();
         let _ = end.recv();
     });
     let other_id = told.recv().unwrap();
@@ -238,8 +230,13 @@ fn near_a_missing_thread_or_cpu_is_a_note() {
     }
 }
 
+/// All of them if PENSTOCK_THOROUGH is set (`make test-exhaustive`).
+fn cases() -> u32 {
+    if std::env::var_os("PENSTOCK_THOROUGH").is_some() { 64 } else { 13 }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases(64)))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     /// Whatever is asked for, the thread has what the answer says, and a wish that was not granted is noted.
     #[test]
@@ -252,7 +249,7 @@ proptest! {
     ) {
         let mut policy = ThreadPolicy::default();
         (policy.nice, policy.cpus, policy.near) = (nice, cpus.clone(), near);
-        let (applied, (seen_nice, _)) = apart(|| (policy.apply(), nice_and_policy()));
+        let (applied, (seen_nice, _)) = apart(|| (policy.apply(), seen::nice_and_class()));
         prop_assert_eq!(applied.nice, seen_nice);
         prop_assert!(!applied.cpus.is_empty());
         let has_nice = nice.is_none_or(|nice| nice == applied.nice);

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import _thread
-import fcntl
 import os
 import select
 import signal
-import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from io import FileIO
 
 from penstock import _native
@@ -22,6 +20,8 @@ from penstock._common.shortage import raise_shortage
 from penstock._common.types import Priority
 from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock._native import AppliedPolicy, ThreadPolicy
+from penstock._platform import descriptors, processes
+from penstock._platform.forks import at_fork
 
 # Guessed: after a program has exited, its pipes are read for this long, if its own children hold them open.
 DRAIN_GRACE_S = 1.0
@@ -29,11 +29,6 @@ DRAIN_GRACE_S = 1.0
 POLL_INTERVAL_S = 0.1
 _READ_BYTES = 1 << 16
 
-# linux/pidfd.h, since Linux 6.15: the exit status of a reaped process. Size, mask and offset of the status in the first
-# version of `struct pidfd_info`.
-_PIDFD_GET_INFO = (3 << 30) | (64 << 16) | (0xFF << 8) | 11
-_PIDFD_INFO_EXIT = 1 << 3
-_PIDFD_INFO_BYTES, _EXIT_STATUS_OFFSET = 64, 60
 
 UNKNOWN_STATUS = (
     "ended with an unknown exit status, because this process ignores SIGCHLD, or another part of it waits for all "
@@ -172,7 +167,7 @@ class Child:
 
     def keep_open(self, fd: int) -> None:
         """Takes a descriptor, and closes it when the program has ended."""
-        self._kept_open.append(FileIO(_above_standard(fd)))
+        self._kept_open.append(FileIO(descriptors.above_standard(fd)))
 
     def captured_pipe(self, take: PipeReader) -> FileIO:
         """A pipe from the program to the child's thread, which calls `take` with the data, and with b"" at the end.
@@ -251,7 +246,7 @@ class Child:
         waiting = select.poll()
         for fd in readers:
             waiting.register(fd, select.POLLIN)
-        with _pidfd(self.pid) as pidfd:
+        with processes.pidfd(self.pid) as pidfd:
             if pidfd is not None:
                 waiting.register(pidfd, select.POLLIN)
             while readers and not self._has_exited(pidfd, _read_ready(waiting, readers, pidfd)):
@@ -285,7 +280,7 @@ class Child:
         try:
             ended = os.waitid(*target, os.WEXITED | os.WNOWAIT)
         except ChildProcessError:
-            self.returncode = None if pidfd is None else _status_after_reap(pidfd)
+            self.returncode = None if pidfd is None else processes.status_after_reap(pidfd)
             self._is_over = True
             return
         assert ended is not None
@@ -370,8 +365,8 @@ def _pipe() -> tuple[FileIO, FileIO]:
     """
     reading, writing = os.pipe()
     try:
-        reading = _above_standard(reading)
-        writing = _above_standard(writing)
+        reading = descriptors.above_standard(reading)
+        writing = descriptors.above_standard(writing)
     except OSError:
         os.close(reading)
         os.close(writing)
@@ -383,42 +378,6 @@ def _close(pipes: Iterable[FileIO]) -> None:
     for pipe in pipes:
         with suppress(OSError):  # the host may have closed all descriptors
             pipe.close()
-
-
-def _above_standard(fd: int) -> int:
-    """Moves a descriptor to a number above 2. If no number is left, the descriptor stays open."""
-    if fd > 2:
-        return fd
-    above = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
-    os.close(fd)
-    return above
-
-
-@contextmanager
-def _pidfd(pid: int) -> Iterator[int | None]:
-    """A pidfd, which is readable once the process has ended; None if the system does not give one."""
-    try:
-        pidfd = os.pidfd_open(pid)
-    except OSError:  # before Linux 5.3; no descriptor is left; the process is gone
-        yield None
-        return
-    try:
-        yield pidfd
-    finally:
-        os.close(pidfd)
-
-
-def _status_after_reap(pidfd: int) -> int | None:
-    """The exit status of a process that others have reaped; None before Linux 6.15."""
-    info = bytearray(_PIDFD_INFO_BYTES)
-    struct.pack_into("=Q", info, 0, _PIDFD_INFO_EXIT)
-    try:
-        fcntl.ioctl(pidfd, _PIDFD_GET_INFO, info)
-    except OSError:
-        return None
-    (mask,) = struct.unpack_from("=Q", info)
-    (status,) = struct.unpack_from("=i", info, _EXIT_STATUS_OFFSET)
-    return os.waitstatus_to_exitcode(status) if mask & _PIDFD_INFO_EXIT else None
 
 
 def _start_with_policy(
@@ -457,9 +416,7 @@ def _forget_all_in_child() -> None:
     _starting.release()
 
 
-os.register_at_fork(
-    before=_starting.acquire, after_in_parent=_starting.release, after_in_child=_forget_all_in_child
-)
+at_fork(before=_starting.acquire, after_in_parent=_starting.release, after_in_child=_forget_all_in_child)
 
 
 # Guessed: FFmpeg's description of an input with many streams and tags fits, and what is captured must stay bounded.

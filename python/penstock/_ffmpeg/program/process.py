@@ -27,6 +27,7 @@ from penstock._ffmpeg.program.child import Child, Flag, Lines, NotStartedError
 from penstock._ffmpeg.program.messages import StderrLog
 from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock._native import ThreadPolicy
+from penstock._platform import processes
 from penstock.errors import FFmpegError, StalledError
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ class FFmpegProcess(Child):
 
         The CPU time tells a slow codec, some of which take many seconds for a frame, from a stuck one.
         """
-        return self.frames, _cpu_ticks(self.pid)
+        return self.frames, processes.cpu_ticks(self.pid)
 
     def _take_progress(self, line: bytes) -> None:
         if line.rstrip() == b"progress=end":
@@ -254,17 +255,6 @@ def _environment() -> dict[str, str]:
         ours["GLIBC_TUNABLES"] = ":".join(f"glibc.malloc.{name}={value}" for name, value in _TUNABLES.items())
     # Colors would come before the levels of FFmpeg's messages.
     return {**os.environ, **ours, "AV_LOG_FORCE_NOCOLOR": "1"}
-
-
-def _cpu_ticks(pid: int) -> int:
-    """User and system time of a process in clock ticks (proc_pid_stat(5)); 0 if the process is gone."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return 0
-    # The name before it may contain spaces, and be cut inside a character.
-    fields = stat.rpartition(b")")[2].split()
-    return int(fields[11]) + int(fields[12])
 
 
 R = TypeVar("R")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import signal
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock import _native
+from penstock._platform import descriptors
 
 # The programs and libraries of the system, and what the dynamic loader reads. The last one tells glibc's malloc
 # whether there are huge pages. /usr as a whole may hold the host's own files.
@@ -134,7 +134,7 @@ class SandboxedFile:
         )  # which does not wait for a FIFO's writer
         try:
             if stat.S_ISREG(os.fstat(opened).st_mode):
-                return cls(fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 3))
+                return cls(descriptors.duplicate(opened))
             return None
         finally:
             os.close(opened)

@@ -25,7 +25,7 @@ from penstock._ffmpeg.command.pixel_formats import SOURCE
 from penstock._ffmpeg.command.settings import DecoderSettings
 from penstock.cli.conversion import Conversion
 from penstock.cli.messages import as_click_errors, name_options_in_messages
-from penstock.cli.opening import FIFO_PREFIX, STANDARD, as_path
+from penstock.cli.names import FIFO_PREFIX, STANDARD, as_path
 from penstock.cli.options import (
     decoder_options,
     encoder_arguments,
@@ -263,7 +263,7 @@ def _outcome(one: Conversion, progress: bool) -> Outcome:
     _said.set(said)
     try:
         report = one.run(progress)
-    except (PenstockError, OSError, ValueError) as error:
+    except (PenstockError, OSError, ValueError, MemoryError) as error:
         return Outcome(one, None, error, said)
     return Outcome(one, report, None, [*said, *report.warnings])
 

@@ -35,15 +35,16 @@ from penstock.cli.messages import (
     name_options_in_messages,
     shown_warnings,
 )
-from penstock.cli.opening import (
+from penstock.cli.names import (
     FIFO_PREFIX,
     STANDARD,
     as_standard,
     check_standard_output,
+    found_at,
     names_media,
-    opened_destinations,
-    refuse_same,
+    refuse_repeats,
 )
+from penstock.cli.opening import opened_destinations
 from penstock.cli.options import (
     color_options,
     decoder_options,
@@ -354,7 +355,7 @@ def _opened(
             None if timestamps is None else TimestampOutput(opened[-1], is_standard=timestamps == STANDARD)
         )
         if destinations.are_images:
-            refuse_same(source, frames)
+            refuse_repeats([*found_at(source), *found_at(frames)])
             with as_click_errors():
                 encoder = _image_encoder(destinations, decoder, ffmpeg)
             yield ImageOutput(frames, encoder), times

@@ -32,7 +32,8 @@ from penstock.cli.messages import (
     name_options_in_messages,
     shown_warnings,
 )
-from penstock.cli.opening import FIFO_PREFIX, STANDARD, as_path, names_media, opened, refuse_same
+from penstock.cli.names import FIFO_PREFIX, STANDARD, as_path, found_at, names_media, refuse_repeats
+from penstock.cli.opening import opened
 from penstock.cli.options import (
     encoder_arguments,
     encoder_options,
@@ -330,7 +331,7 @@ def _opened(
             )
         if source.keeps_messages:
             raise click.UsageError(f"{source.title} must be a stream of bytes, not of messages")
-        refuse_same(source, output)
+        refuse_repeats([(source.title, source.status), *found_at(output)])
         nbytes = expected_bytes(source, None, None)
         total = None if nbytes is None else nbytes // frame_bytes
         yield Source(source.title, size, total, source.read_full)

@@ -9,7 +9,8 @@ from contextlib import suppress
 import click
 
 from penstock._streams.relay import start_relay
-from penstock.cli.opening import Endpoint, as_standard, opened
+from penstock.cli.names import as_standard
+from penstock.cli.opening import Endpoint, opened
 from penstock.cli.options import (
     UNITS,
     append_option,

@@ -11,7 +11,8 @@ import click
 
 from penstock._common.messages import show_name
 from penstock._native import Tee
-from penstock.cli.opening import Endpoint, as_standard, opened
+from penstock.cli.names import as_standard
+from penstock.cli.opening import Endpoint, opened
 from penstock.cli.options import append_option, file_names, parsed, progress_option, seconds
 from penstock.cli.progress import CANCEL_S, PERIOD_S, Show, bytes_and_rate, expected_bytes, is_wanted, rows
 from penstock.cli.signals import Stopped, deferred

@@ -191,16 +191,6 @@ fn lingers(fd: BorrowedFd<'_>) -> bool {
     rustix::net::sockopt::socket_linger(fd).is_ok_and(|time| time.is_some_and(|time| !time.is_zero()))
 }
 
-/// Fails unless the descriptor is open for writing: `EBADF`, as write(2) would report.
-pub(crate) fn check_writable(fd: BorrowedFd<'_>) -> Result<()> {
-    check_open_for(fd, OFlags::WRONLY).map(drop)
-}
-
-/// Fails unless the descriptor is open for reading: `EBADF`, as read(2) would report.
-pub(crate) fn check_readable(fd: BorrowedFd<'_>) -> Result<()> {
-    check_open_for(fd, OFlags::RDONLY).map(drop)
-}
-
 /// What a descriptor leads to that must be open for reading.
 pub(crate) fn look_at_source(fd: BorrowedFd<'_>) -> Result<(Kind, Facts)> {
     look(fd, check_open_for(fd, OFlags::RDONLY)?)
@@ -272,8 +262,22 @@ pub(crate) const TERMINAL_PIECE_BYTES: usize = 1 << 10;
 
 /// Identifies what a descriptor leads to.
 pub(crate) fn identify(fd: BorrowedFd<'_>) -> Result<(StreamId, Kind)> {
+    identify_by(fd, fcntl_getfl(fd)?)
+}
+
+/// As [`identify`]. Fails unless the descriptor is open for writing: `EBADF`, as write(2) would report.
+pub(crate) fn identify_destination(fd: BorrowedFd<'_>) -> Result<(StreamId, Kind)> {
+    identify_by(fd, check_open_for(fd, OFlags::WRONLY)?)
+}
+
+/// As [`identify`]. Fails unless the descriptor is open for reading: `EBADF`, as read(2) would report.
+pub(crate) fn identify_source(fd: BorrowedFd<'_>) -> Result<(StreamId, Kind)> {
+    identify_by(fd, check_open_for(fd, OFlags::RDONLY)?)
+}
+
+fn identify_by(fd: BorrowedFd<'_>, flags: OFlags) -> Result<(StreamId, Kind)> {
     let stat = fstat(fd)?;
-    let kind = kind_of(fd, fcntl_getfl(fd)?, &stat)?;
+    let kind = kind_of(fd, flags, &stat)?;
     let twin = if kind == Kind::Other { twin(fd, &stat) } else { Twin::None };
     Ok((StreamId { device: stat.st_dev, inode: stat.st_ino, born: birth(fd), twin }, kind))
 }

@@ -32,14 +32,14 @@ impl Stream {
     /// Returns the stream that the descriptor leads to: the same for all descriptors of one pipe. After a failure, it is a
     /// new one, which may find room or another reader.
     pub(crate) fn of(fd: Borrowed<'_>) -> Result<Arc<Self>, SysError> {
-        let (id, kind) = fd::identify(fd)?;
+        let (id, kind) = fd::identify_destination(fd)?;
         Ok(Self::working(&mut lock(STREAMS.get()), id, kind))
     }
 
     /// As [`of`](Self::of), for a write by descriptor, to which a failed stream belongs until a ticket or `sync` has reported
     /// it. Whether it is the stream's first.
     pub(crate) fn by_descriptor(fd: Borrowed<'_>) -> Result<(Arc<Self>, bool), SysError> {
-        let (id, kind) = fd::identify(fd)?;
+        let (id, kind) = fd::identify_destination(fd)?;
         let mut streams = lock(STREAMS.get());
         if let Some(failed) = streams.failed.get(&id) {
             return Ok((Arc::clone(&failed.stream), false));

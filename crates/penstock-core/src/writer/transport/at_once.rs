@@ -18,6 +18,10 @@ use crate::sys::{Borrowed, SysError, pipe};
 /// pipe(7)).
 const MOST_BYTES: usize = pipe::ATOMIC_BYTES;
 
+/// A stream's first write may be larger: it may be the only one, and a worker would have to be started for it. Chosen: some 30 µs of
+/// copying, which a thread takes to start.
+const MOST_FIRST_BYTES: usize = 128 << 10;
+
 /// What is known of such writes to one destination.
 #[derive(Default)]
 pub(crate) struct AtOnce {
@@ -27,8 +31,9 @@ pub(crate) struct AtOnce {
 
 impl AtOnce {
     /// The reason for the transport, which is `write`, if such a write may be made on the caller's thread.
-    pub(crate) fn suits(kind: Kind, bytes: usize, options: &WriteOptions) -> Option<Reason> {
-        if bytes > MOST_BYTES || options.transform.is_some() {
+    pub(crate) fn suits(kind: Kind, bytes: usize, options: &WriteOptions, is_first: bool) -> Option<Reason> {
+        let most_bytes = if is_first && kind.joins_writes() { MOST_FIRST_BYTES } else { MOST_BYTES };
+        if bytes > most_bytes || options.transform.is_some() {
             return None;
         }
         match (options.mode, kind) {

@@ -99,7 +99,7 @@ pub enum Reason {
     Asked,
     /// Only pipes take pages.
     NotAPipe,
-    /// `auto`: below 64 KiB a system call costs more than a copy.
+    /// `auto`: below 64 KiB a system call costs more than a copy. Below 128 KiB, the start of a worker for a stream's first write does.
     SmallPiece,
     /// The pipe is too small for pages to pay.
     SmallPipe,

@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::groups::{self, Claims, known};
-use super::notes::TopologyProblem;
-use super::numbers::Cpus;
-use super::records::CacheDomain;
 use super::tree::{CPU, Tree, integer};
+use crate::topology::{CacheDomain, Cpus, TopologyProblem};
 
 /// What one CPU says of one cache.
 struct Cache {

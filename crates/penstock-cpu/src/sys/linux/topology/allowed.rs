@@ -2,10 +2,10 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::notes::TopologyProblem;
-use super::numbers::{self, Cpus};
+use super::sets;
 use super::tree::{Tree, clean};
-use crate::sched;
+use crate::sys::linux::sched;
+use crate::topology::{Cpus, TopologyProblem};
 
 /// The CPUs that this process may use. Never none: it runs somewhere.
 pub(super) fn of_process(tree: &mut Tree, is_this_machine: bool, online: &Cpus) -> Cpus {
@@ -39,7 +39,7 @@ fn recorded_affinity(tree: &mut Tree, is_this_machine: bool) -> Option<Cpus> {
     let path = if is_this_machine { "proc/thread-self/status" } else { "proc/self/status" };
     let status = tree.text(path)?;
     let value = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-    let cpus = numbers::list(value);
+    let cpus = sets::list(value);
     if cpus.is_none() {
         tree.note(TopologyProblem::AllowedList(format!("/{path}"), clean(value)));
     }
@@ -112,9 +112,7 @@ impl Hierarchy {
         let mount_point = Path::new(self.mount_point.trim_matches('/'));
         group.ancestors().find_map(|group| {
             let folder = mount_point.join(group);
-            self.files
-                .iter()
-                .find_map(|file| tree.parsed(&folder.join(file).to_string_lossy(), numbers::list))
+            self.files.iter().find_map(|file| tree.parsed(&folder.join(file).to_string_lossy(), sets::list))
         })
     }
 }

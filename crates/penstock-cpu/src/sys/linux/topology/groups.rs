@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::cpuinfo::Cpuinfo;
-use super::notes::TopologyProblem;
-use super::numbers::{self, Cpus};
+use super::sets;
 use super::tree::{Tree, integer};
+use crate::topology::{Cpus, TopologyProblem};
 
 /// The second pair is the older name of the same: Documentation/ABI/stable/sysfs-devices-system-cpu.
 const CORE_FILES: [[&str; 2]; 2] = [
@@ -54,8 +54,8 @@ fn claims_by_key<K: Ord + Copy>(keys: &BTreeMap<usize, K>) -> Claims {
 /// recordings whose masks were corrected, and their lists forgotten.
 pub(super) fn set(tree: &mut Tree, cpu: usize, [mask, list]: [&str; 2], online: &Cpus) -> Option<Cpus> {
     let has_it = |cpus: &Cpus| cpus.contains(&cpu);
-    let masked = tree.of_cpu(cpu, mask, |text| numbers::mask(text).filter(has_it));
-    let found = masked.or_else(|| tree.of_cpu(cpu, list, |text| numbers::list(text).filter(has_it)))?;
+    let masked = tree.of_cpu(cpu, mask, |text| sets::mask(text).filter(has_it));
+    let found = masked.or_else(|| tree.of_cpu(cpu, list, |text| sets::list(text).filter(has_it)))?;
     Some(found.intersection(online).copied().collect())
 }
 

@@ -3,10 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::notes::TopologyProblem;
-use super::numbers::{self, Cpus};
-use super::records::{CoreKind, KindSource};
+use super::sets;
 use super::tree::{CPU, Tree, integer};
+use crate::topology::{CoreKind, Cpus, KindSource, TopologyProblem};
 
 /// Values that differ by less are one kind. Cores of one kind differ by some percent where the maker lets the best of them go
 /// faster (5.0 and 5.2 GHz on an Intel i7-1370P, whose other kind has 3.9); hwloc takes the same 10 %.
@@ -47,16 +46,7 @@ fn named(
         return vec![(CoreKind::Performance, KindSource::Assumed); cores];
     };
     let highest = count(classes).saturating_sub(1);
-    classes.iter().map(|&class| (name(class, highest), *source)).collect()
-}
-
-/// The highest of the classes are performance cores. Of three or more, the lowest are the low-power ones.
-fn name(class: usize, highest: usize) -> CoreKind {
-    match class {
-        class if class == highest => CoreKind::Performance,
-        0 if highest > 1 => CoreKind::LowPowerEfficiency,
-        _ => CoreKind::Efficiency,
-    }
+    classes.iter().map(|&class| (CoreKind::of_class(class, highest), *source)).collect()
 }
 
 fn count(classes: &[usize]) -> usize {
@@ -122,7 +112,7 @@ fn by_lists(
 
 fn cpus_of(tree: &mut Tree, list: &str) -> Cpus {
     let places = [format!("sys/devices/{list}/cpus"), format!("sys/bus/event_source/devices/{list}/cpus")];
-    places.iter().find_map(|path| tree.parsed(path, numbers::list)).unwrap_or_default()
+    places.iter().find_map(|path| tree.parsed(path, sets::list)).unwrap_or_default()
 }
 
 /// Most kernels list low-power cores among the others of `cpu_atom`. They are apart from the L3 that all others share, and
@@ -176,7 +166,7 @@ fn shared_frequencies(tree: &mut Tree, cores: &[Cpus]) -> BTreeMap<usize, i64> {
     let of_policies = policies.into_iter().map(|policy| format!("{CPU}/cpufreq/policy{policy}"));
     let mut shared = BTreeMap::new();
     for folder in of_cpus.chain(of_policies).collect::<Vec<_>>() {
-        let related = tree.parsed(&format!("{folder}/related_cpus"), numbers::list).unwrap_or_default();
+        let related = tree.parsed(&format!("{folder}/related_cpus"), sets::list).unwrap_or_default();
         if related.is_empty() {
             continue;
         }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::notes::TopologyProblem;
-use super::numbers::{self, Cpus};
+use super::sets;
 use super::tree::{Tree, clean};
+use crate::topology::{Cpus, TopologyProblem};
 
 pub(super) struct Cpuinfo {
     pub(super) model: Option<String>,
@@ -62,7 +62,7 @@ fn processors(fields: &[(&str, &str)]) -> Vec<(usize, Option<(usize, usize)>)> {
     let ends = starts.iter().skip(1).copied().chain([fields.len()]);
     let processor = |(start, end): (usize, usize)| {
         let own = &fields[start..end];
-        let of = |name| first(own, name).and_then(numbers::number);
+        let of = |name| first(own, name).and_then(sets::number);
         Some((of("processor")?, of("physical id").zip(of("core id"))))
     };
     starts.iter().copied().zip(ends).filter_map(processor).collect()

@@ -8,8 +8,8 @@ use std::path::Path;
 use rustix::fs::{self, Dir, DirEntry, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::notes::{FileFault, TopologyNote, TopologyProblem};
-use super::numbers::{self, Cpus};
+use super::sets;
+use crate::topology::{Cpus, FileFault, TopologyNote, TopologyProblem};
 
 /// Where the kernel tells of CPUs: Documentation/admin-guide/cputopology.rst.
 pub(super) const CPU: &str = "sys/devices/system/cpu";
@@ -122,8 +122,7 @@ impl Tree {
     pub(super) fn numbered(&self, folder: &str, prefix: &str) -> Vec<usize> {
         let opened = self.open_inside(folder, OFlags::DIRECTORY).and_then(Dir::new);
         let entries = opened.into_iter().flatten().flatten();
-        let number =
-            |entry: DirEntry| numbers::number(entry.file_name().to_str().ok()?.strip_prefix(prefix)?);
+        let number = |entry: DirEntry| sets::number(entry.file_name().to_str().ok()?.strip_prefix(prefix)?);
         entries.filter_map(number).collect::<Cpus>().into_iter().collect()
     }
 }

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::notes::TopologyProblem;
-use super::numbers::{self, Cpus};
-use super::records::NumaNode;
+use super::sets;
 use super::tree::Tree;
+use crate::topology::{Cpus, NumaNode, TopologyProblem};
 
 const NODE: &str = "sys/devices/system/node";
 
@@ -40,8 +39,8 @@ fn only(tree: &mut Tree, online: &Cpus) -> NumaNode {
 }
 
 fn cpus_of(tree: &mut Tree, id: usize) -> Cpus {
-    let mask = tree.parsed(&format!("{NODE}/node{id}/cpumap"), numbers::mask);
-    let told = mask.or_else(|| tree.parsed(&format!("{NODE}/node{id}/cpulist"), numbers::list));
+    let mask = tree.parsed(&format!("{NODE}/node{id}/cpumap"), sets::mask);
+    let told = mask.or_else(|| tree.parsed(&format!("{NODE}/node{id}/cpulist"), sets::list));
     // The folder has a link for each CPU as well.
     told.unwrap_or_else(|| tree.numbered(&format!("{NODE}/node{id}"), "cpu").into_iter().collect())
 }

@@ -1,0 +1,3 @@
+from benchmarks.decode import main
+
+main()

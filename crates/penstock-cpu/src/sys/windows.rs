@@ -1,0 +1,11 @@
+//! Windows.
+
+mod masks;
+mod records;
+mod thread;
+mod topology;
+
+pub(crate) use thread::{
+    class, cpus, cpus_of, last_cpu_of, nice, nice_limit, set_class, set_cpus, set_nice, yield_when_woken,
+};
+pub(crate) use topology::topology;
