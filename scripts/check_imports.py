@@ -3,6 +3,8 @@
 Folders count as well: two folders import each other in a circle also if no two of their files do. Between the rooms of
 the Python package, which are in `ROOMS`, imports must point down. Words of one operating system are for one room only.
 
+An attribute in `OWN` of another object is for its room only. Other rooms have a narrower one.
+
 In Rust, an import is a path that begins with `crate`, `super`, `self` or a child module. `mod x;` alone
 is none, and tests (`#[cfg(test)]`) do not count. In Python, circles are those of imports that run when the module is
 imported: none in a function or under `TYPE_CHECKING`. Those in functions must point down, too.
@@ -44,6 +46,9 @@ ROOMS = (
     "_platform",
     "_native",
 )
+
+# Attributes that one room has for itself. Others use an encoder's `_intake` instead.
+OWN = {"_session": "_encoding"}
 
 # What only one operating system has. The room `_platform` asks for it, and these modules still do so, too.
 OF_ONE_SYSTEM = re.compile(
@@ -230,6 +235,19 @@ def upward(graph: Graph) -> Iterator[str]:
                 yield f"{'.'.join(module)} -> {'.'.join(other)}"
 
 
+def borrowed(package: Path) -> Iterator[str]:
+    """Where a module uses an attribute in `OWN` of an object of another room."""
+    for path in sorted(package.rglob("*.py")):
+        room = path.relative_to(package).parts[0]
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Attribute)
+                and OWN.get(node.attr, room) != room
+                and (used := ast.unparse(node)) != f"self.{node.attr}"
+            ):
+                yield f"{path.relative_to(package)}:{node.lineno}: {used}"
+
+
 def package_graph(
     package: Path, imports_of: Callable[[list[ast.stmt]], Iterable[ast.Import | ast.ImportFrom]] = top_level
 ) -> Graph:
@@ -288,6 +306,9 @@ def main() -> int:
     up = list(upward(package_graph(package, everywhere)))
     for arrow in up:
         print(f"python: an import points up: {arrow}")
+    private = list(borrowed(package))
+    for use in private:
+        print(f"python: only its own room may use that: {use}")
     strangers = list(of_one_system(package))
     for stranger in strangers:
         print(f"python: {stranger}")
@@ -304,7 +325,7 @@ def main() -> int:
                     imported = sorted(merged[module] & set(circle))
                     names = ", ".join(separator.join(other) or "the root" for other in imported)
                     print(f"  {separator.join(module) or 'the root'} -> {names}")
-    return 1 if found or up or strangers else 0
+    return 1 if found or up or private or strangers else 0
 
 
 if __name__ == "__main__":

@@ -766,7 +766,7 @@ def test_the_timeout_of_awrite_counts_the_wait_for_its_turn(tmp_path: Path) -> N
         encoder = make(tmp_path / "v.raw", size=(640, 480), settings=EncoderSettings(queue_items=2), **EXACT)
         with stopped(encoder):
             first, loop = asyncio.create_task(write_all(encoder, frame)), asyncio.get_running_loop()
-            assert await asyncio.to_thread(eventually, lambda: loop in encoder._session._turns)
+            assert await asyncio.to_thread(eventually, lambda: loop in encoder._intake._turns)
             with pytest.raises(StalledError):
                 while True:
                     await asyncio.wait_for(encoder.awrite(frame, timeout=0.1), PATIENCE_S)

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +34,7 @@ from benchmarks.decode.jobs import (
     Kind,
 )
 from benchmarks.decode.methods import METHODS, Target, clips_in, readinto, stdout_readinto
+from benchmarks.decode.sound import SOUND_JOBS, SoundJob, make_sound, measure_sound
 from benchmarks.harness.command import Benchmark, JobSettings
 from benchmarks.harness.goals import judge
 from benchmarks.harness.isolated import isolated
@@ -58,17 +60,19 @@ def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[Measure | Non
     """Make the input and its samples, and judge the figures at last."""
     with tempfile.TemporaryDirectory() as folder:
         program = link_programs(ffmpeg, Path(folder))
-        path, reference = make_input(job, program, Path(folder), KEPT)
+        make: Any = make_sound if isinstance(job, SoundJob) else make_input
+        path, reference = make(job, program, Path(folder), KEPT)
         files = clips_in(path) if job.kind == "clips" else [path]
         group.about["input_bytes"] = sum(Path(file).stat().st_size for file in files)
         np.save(Path(folder) / REFERENCE, reference)
-        yield isolated(job, program, measure, folder=folder, source=path)
+        run: Any = measure_sound if isinstance(job, SoundJob) else measure
+        yield isolated(job, program, run, folder=folder, source=path)
     group.outcomes = judge(job.goals, group)
 
 
 BENCHMARK = Benchmark(
     "decode",
-    settings=JobSettings(JOBS, METHODS),
+    settings=JobSettings((*JOBS, *SOUND_JOBS), METHODS),
     quick=JobSettings(QUICK_JOBS, METHODS, rounds=2),
     quick_help="Two minutes at most: one content, few frames, 2 rounds.",
     prepare=prepare,

@@ -37,8 +37,20 @@ BOUND = "pyav-no-conversion"
 #: never sleeps; in batches, one after another; from several files; the first of a file, which is opened again and
 #: again; from anywhere in a file; some at the same distance, as a data loader does, of a file that is opened for them;
 #: the same of one that stays open; or from a pipe.
+#: Or windows of sound.
 Kind: TypeAlias = Literal[
-    "survey", "file", "busy", "batches", "clips", "first", "picked", "samples", "windows", "pipe"
+    "survey",
+    "file",
+    "busy",
+    "batches",
+    "clips",
+    "first",
+    "picked",
+    "samples",
+    "windows",
+    "pipe",
+    "sound-aac",
+    "sound-flac",
 ]
 #: FFmpeg's sources ``testsrc2`` and ``mandelbrot``, or a film.
 Shown: TypeAlias = Content | Literal["testsrc2", "mandelbrot"]
@@ -126,8 +138,8 @@ class Job(FrameJob):
 
 
 def faster_than(**ratios: float) -> tuple[Goal, ...]:
-    """So many times the speed of PyAV with threads and of OpenCV, or what the bound leaves."""
-    others = {"pyav": STANDARD, "opencv": "opencv"}
+    """So many times the speed of PyAV with threads, of OpenCV, decord and torchcodec, or what the bound leaves."""
+    others = {"pyav": STANDARD, "opencv": "opencv", "decord": "decord", "torchcodec": "torchcodec"}
     return tuple(Goal("penstock", others[name], ratio, bound=BOUND) for name, ratio in ratios.items())
 
 
@@ -191,7 +203,24 @@ JOBS = (
     *IN_SEQUENCE_JOBS,
     Job("busy-thread", 1920, 1080, 75, "busy", goals=faster_than(pyav=1.0)),
     Job("batches", 1920, 1080, 600, "batches", goals=IN_BATCHES),
-    Job("clips-480p", 854, 480, 6000, "clips", clips=200, goals=faster_than(pyav=1.0, opencv=1.2)),
+    Job(
+        "clips-480p",
+        854,
+        480,
+        6000,
+        "clips",
+        clips=200,
+        goals=faster_than(pyav=1.0, opencv=1.2, decord=1.0, torchcodec=1.0),
+    ),
+    Job(
+        "first-of-clips-480p",
+        854,
+        480,
+        20,
+        "first",
+        file_frames=30,
+        goals=faster_than(pyav=1.2, opencv=1.2, decord=1.2, torchcodec=1.2),
+    ),
     Job("first-frame", 1920, 1080, 20, "first", file_frames=FIRST_OF_FRAMES, goals=(SOON,)),
     *(
         Job(

@@ -46,6 +46,7 @@ METHODS = Methods()
 QUICK_ONES = ("survey", "file", "busy", "clips")
 of_file = partial(METHODS.add, serves=(*QUICK_ONES, "batches", "first"))
 of_survey = partial(METHODS.add, serves=("survey",))
+of_clips_too = partial(METHODS.add, serves=("survey", "clips", "first"))
 of_clips = partial(METHODS.add, serves=("clips",))
 of_batches = partial(METHODS.add, serves=("batches",))
 of_pipe = partial(METHODS.add, serves=("pipe",))
@@ -116,13 +117,21 @@ def opencv_rgb(target: Target) -> Iterator[Frame]:
         yield cv2.cvtColor(frame, cv2.COLOR_BGR2RGB, dst=rgb)
 
 
-@of_survey("decord", needs=("decord",), own_ffmpeg=True)
+@of_clips_too("decord", needs=("decord",), own_ffmpeg=True)
 def decord(target: Target) -> Iterator[Frame]:
     """``VideoReader``, one frame after another: its batches are no faster."""
     import decord
 
     for frame in decord.VideoReader(target.source, ctx=decord.cpu(0), num_threads=0):
         yield frame.asnumpy()
+
+
+@of_clips_too("torchcodec", needs=("torchcodec",), own_ffmpeg=True)
+def torchcodec(target: Target) -> Iterator[Frame]:
+    """``VideoDecoder``, one frame after another, with as many threads as libav chooses."""
+    decoders = import_module("torchcodec.decoders")
+    for frame in decoders.VideoDecoder(target.source, dimension_order="NHWC", num_ffmpeg_threads=0):
+        yield frame.numpy()
 
 
 @of_survey("stdout.readinto")

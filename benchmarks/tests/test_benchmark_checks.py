@@ -20,6 +20,7 @@ import pytest
 from benchmarks import decode, encode, pipe, sound
 from benchmarks.decode import Target as DecodeTarget
 from benchmarks.decode import readinto, stdout_readinto
+from benchmarks.decode.sound import SAMPLE_RATE, make_sound, measure_sound, sound_job
 from benchmarks.encode import Target as EncodeTarget
 from benchmarks.encode import into_ffmpeg
 from benchmarks.harness.command import JobSettings
@@ -431,6 +432,30 @@ def test_frames_of_each_kind_of_job_are_compared(
     assert {row.name for row in made.rows if row.method.kind == "ours"} == {*ours.split()}
     assert [row.skipped or row.error for row in made.rows] == [None] * len(made.rows)
     assert all(row.is_measured for row in made.rows)
+
+
+@pytest.mark.parametrize("codec", ["aac", "flac"])
+def test_windows_of_sound_are_compared(
+    ffmpeg: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
+) -> None:
+    monkeypatch.setattr(decode, "KEPT", tmp_path)
+    job = replace(sound_job(codec), frames=4, seconds=3)
+    methods = [method for method in decode.METHODS if method.can_do(job) and not method.missing()]
+    (made,) = decode.BENCHMARK.run(JobSettings((job,), tuple(methods), 1), [ffmpeg])
+    assert {"penstock-windows", "penstock-one-window"} <= {row.name for row in made.rows}
+    assert [row.skipped or row.error for row in made.rows] == [None] * len(made.rows)
+
+
+def test_a_window_from_elsewhere_is_an_error(ffmpeg: str, tmp_path: Path) -> None:
+    job = replace(sound_job("flac"), frames=1, seconds=3)
+    path, samples = make_sound(job, ffmpeg, tmp_path, tmp_path / "kept")
+    np.save(tmp_path / decode.REFERENCE, samples)
+    begins = round(job.starts_s[0] * SAMPLE_RATE)
+    for late, is_wrong in ((0, False), (1, False), (10, True)):
+        window = samples[begins + late : begins + late + SAMPLE_RATE, np.newaxis]
+        method = Method("late", "", start=lambda _, window=window: iter([window]))
+        run = attempt(Task(method, job, ffmpeg, path, str(tmp_path)), measure_sound)
+        assert bool(run.error) == is_wrong
 
 
 def test_a_rival_that_cannot_decode_a_file_is_skipped(ffmpeg: str, tmp_path: Path) -> None:

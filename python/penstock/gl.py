@@ -68,12 +68,12 @@ class Capture:
     ) -> None:
         if (buffers := _count("buffers", buffers)) == 0:
             raise ValueError(f"buffers must be more than 0, not {buffers}")
-        self._encoder, self._session = encoder, encoder._session
-        self._session.check_open()
+        self._encoder, self._intake = encoder, encoder._intake_for()
+        self._intake.check_open()
         # The renderer's type is not imported: penstock does not need it.
         is_framebuffer = hasattr(source, "mglo")
         self._source = (
-            _Framebuffer(source, self._session.plan.frames, buffers)
+            _Framebuffer(source, self._intake.layout, buffers)
             if is_framebuffer
             else cast("PictureSource", source)
         )
@@ -110,8 +110,8 @@ class Capture:
         self._check_thread()
         if self._is_closed:
             raise ClosedError("the capture is closed")
-        self._session.check_open()
-        tick = self._session.tick_of(time_s, number=self._session.submitted + len(self._in_flight))
+        self._intake.check_open()
+        tick = self._intake.tick_of(time_s, number=self._intake.submitted + len(self._in_flight))
         if tick is not None and tick <= self._last_tick:
             raise ValueError(f"time_s must be later than that of the picture before, not {time_s} s")
         if len(self._in_flight) >= self._buffers:

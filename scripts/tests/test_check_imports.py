@@ -19,3 +19,12 @@ def test_words_of_one_system_are_refused_outside_of_its_room(
     (tmp_path / "moved.py").write_text("import os\n")
     said = list(check_imports.of_one_system(tmp_path))
     assert [line.partition(":")[0] for line in said] == ["moved.py", "new.py"]
+
+
+def test_a_rooms_own_attribute_is_refused_elsewhere(tmp_path: Path) -> None:
+    for room in ("_encoding", "cli"):
+        (tmp_path / room).mkdir()
+        (tmp_path / room / "a.py").write_text(
+            "self._encoder._session.process\nself._session\nencoder._intake\n"
+        )
+    assert list(check_imports.borrowed(tmp_path)) == ["cli/a.py:1: self._encoder._session"]

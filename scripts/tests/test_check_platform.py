@@ -21,16 +21,19 @@ def test_a_name_of_a_system_is_found(code: str) -> None:
     assert len(list(check_platform.named_in(code))) == 1
 
 
-def test_comments_tests_and_the_refusal_of_a_system_do_not_count() -> None:
+def test_comments_tests_and_modules_that_a_crate_leaves_out_do_not_count() -> None:
     code = """//! By libc::close.
 #[cfg(not(target_os = "linux"))]
 compile_error!("Linux only");
+#[cfg(all(target_os = "linux", not(loom)))]
+mod tee;
 #[cfg(test)]
 mod tests {
     use rustix::io::Errno;
 }
 """
-    assert list(check_platform.named_in(code)) == []
+    assert list(check_platform.named_in(code, is_root=True)) == []
+    assert len(list(check_platform.named_in(code))) == 2
 
 
 def test_only_rooms_for_a_system_name_one() -> None:

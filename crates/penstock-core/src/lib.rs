@@ -38,7 +38,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(loom))))]
 #![cfg_attr(any(loom, windows), allow(dead_code, unused_macros))]
 
-// On Windows, only the lower half is there: `sys`, `sync` and `memory`.
+// On Windows, `writer`, `relay` and `tee` are missing.
 #[cfg(not(any(target_os = "linux", windows)))]
 compile_error!("penstock-core supports Linux only: it uses splice(2), vmsplice(2), tee(2) and /proc");
 #[cfg(not(target_pointer_width = "64"))]
@@ -82,13 +82,13 @@ pub mod conformance;
 mod counter;
 #[cfg(not(loom))]
 mod memory;
-#[cfg(all(target_os = "linux", not(loom)))]
+#[cfg(not(loom))]
 mod pipe;
-#[cfg(all(target_os = "linux", not(loom)))]
+#[cfg(not(loom))]
 mod reader;
 #[cfg(all(target_os = "linux", not(loom)))]
 mod relay;
-#[cfg(all(target_os = "linux", not(loom)))]
+#[cfg(not(loom))]
 mod runtime;
 #[cfg(all(target_os = "linux", not(loom)))]
 mod tee;
@@ -98,8 +98,12 @@ mod writer;
 pub use error::{CustomError, Error};
 pub use sync::ticket::{CallbackId, Ticket};
 
-#[cfg(all(target_os = "linux", feature = "futures", not(loom)))]
+#[cfg(all(feature = "tokio", not(loom)))]
+pub use reader::AsyncByteReader;
+#[cfg(all(feature = "futures", not(loom)))]
 pub use reader::FrameStream;
+#[cfg(all(target_os = "linux", feature = "tokio", not(loom)))]
+pub use writer::async_write::AsyncByteWriter;
 #[cfg(not(loom))]
 pub use {
     memory::{
@@ -111,20 +115,20 @@ pub use {
         AppliedPolicy, ClassLimit, Near, NotNear, PlacementNote, PolicyNote, Priority, PriorityNote,
         SchedulingClass, ThreadPolicy,
     },
-};
-#[cfg(all(target_os = "linux", not(loom)))]
-pub use {
     pipe::{
         ends::make_pipe,
         fifo::{Access, Fifo, FifoTicket, Opening},
     },
     reader::{ByteReader, Frame, Reader, ReaderOptions, ReaderStats},
+    sys::AsHandle,
+};
+#[cfg(all(target_os = "linux", not(loom)))]
+pub use {
     relay::{
         background::{RelayTicket, relay_in_background},
         handle::{Relay, relay},
         report::{Method, MethodReason, RelayError, RelayMode, RelayOptions, RelayReport},
     },
-    sys::AsHandle,
     tee::{
         handle::{Tee, TeeReport},
         outputs::{Forgotten, TeeOutput},
@@ -137,8 +141,6 @@ pub use {
         transport::choice::{Mode, ReaderKind, Reason, Transport},
     },
 };
-#[cfg(all(target_os = "linux", feature = "tokio", not(loom)))]
-pub use {reader::AsyncByteReader, writer::async_write::AsyncByteWriter};
 
 /// Functions that concern the whole process: writes by descriptor, its end and its forks.
 ///
@@ -163,9 +165,22 @@ pub mod process {
 #[doc(hidden)]
 pub mod engine {
     pub use crate::sync::monitor::{Guard, Monitor, Side, Wake};
+    #[cfg(all(target_os = "linux", not(loom)))]
+    pub use crate::writer::{
+        by_descriptor::{Marks, Target, close_at, marks, sync_to, sync_writes, tickets_of},
+        job::Mark,
+    };
     #[cfg(not(loom))]
     pub use crate::{
         counter::{Counter, Stopwatch},
+        runtime::{
+            file_source::FileSource,
+            fork::{Own, PerProcess},
+            fork_fd::ForkFd,
+            poll_source::PollSource,
+            thread::{Fault, Signals, guarded, spawn, spawn_named},
+            waker::Waker,
+        },
         sync::{
             channel::{Channel, Stopped, Taken},
             deadline_after,
@@ -177,22 +192,6 @@ pub mod engine {
             ticket::{Completion, ticket},
             wait_until,
         },
-        sys::SysError,
-    };
-    #[cfg(all(target_os = "linux", not(loom)))]
-    pub use crate::{
-        runtime::{
-            file_source::FileSource,
-            fork::{Own, PerProcess},
-            fork_fd::ForkFd,
-            poll_source::PollSource,
-            thread::{Fault, Signals, guarded, spawn, spawn_named},
-            waker::Waker,
-        },
-        sys::{Borrowed, Handle, handle, pipe::capacity as pipe_capacity},
-        writer::{
-            by_descriptor::{Marks, Target, close_at, marks, sync_to, sync_writes, tickets_of},
-            job::Mark,
-        },
+        sys::{Borrowed, Handle, SysError, handle, pipe::capacity as pipe_capacity},
     };
 }

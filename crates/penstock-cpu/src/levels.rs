@@ -12,6 +12,8 @@
 /// | highest | -10 | other | 9 |
 /// | time-critical | -20 | other | 87 |
 ///
+/// Windows has these levels itself (SetThreadPriority), and no niceness between them.
+///
 /// The niceness is that of the crate `gdt-cpus` (2026.06), so that its figures and ours can be compared; the weights, by which
 /// threads that want the same CPU share it, are the kernel's (`sched_prio_to_weight` in kernel/sched/core.c). Two choices are
 /// our own:

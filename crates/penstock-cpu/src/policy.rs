@@ -29,14 +29,14 @@ use crate::sys;
 pub struct ThreadPolicy {
     /// The priority level.
     pub priority: Option<Priority>,
-    /// Niceness from -20 (most CPU time) to 19, in place of the level's. Lowering it needs a privilege.
+    /// Niceness from -20 (most CPU time) to 19, in place of the level's. Lowering it needs a privilege. On Windows, only that of a level is granted.
     pub nice: Option<i32>,
     /// The CPUs that the thread may run on.
     pub cpus: Option<Vec<usize>>,
     /// The L3 cache to share. With `cpus`, only those of them that share it are used.
     ///
     /// For a thread, the cache is that of the CPU it runs on, or ran on last, when the policy is applied; the thread may move
-    /// later. To keep two threads together, give both the same `near`, or pin the other. Without a known L3 cache, the package
+    /// later. Windows does not tell that CPU: there it is the one that the system prefers for the thread. To keep two threads together, give both the same `near`, or pin the other. Without a known L3 cache, the package
     /// is used. Only CPUs that the thread or the first thread of its process may run on are used.
     pub near: Option<Near>,
 }

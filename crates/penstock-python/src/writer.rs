@@ -141,7 +141,8 @@ impl Writer {
     /// Queues a buffer without copying it. Its memory must not change until the returned ticket is done.
     ///
     /// The call waits only while the queue is full. If it raises, nothing was queued. If nothing else is in flight, the
-    /// calling thread itself writes up to 4 KiB to a pipe or socket: that's quicker than to wake a native thread.
+    /// calling thread itself writes up to 4 KiB to a pipe or socket, and up to 128 KiB as the stream's first: that's
+    /// quicker than to wake or start a native thread.
     ///
     /// Args:
     ///     data: a C-contiguous buffer of any dtype, shape and size: any object with the buffer protocol, a torch

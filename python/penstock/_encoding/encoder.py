@@ -24,11 +24,11 @@ from penstock._encoding.encoder_base import EncoderBase
 from penstock._encoding.encoder_options import LikeOptions
 from penstock._encoding.encoders import Quality
 from penstock._encoding.frame_check import frame_buffer, frame_size
+from penstock._encoding.intake import Intake
 from penstock._encoding.output_pixel_format import AUTO
 from penstock._encoding.plan import EncodePlan, plan
 from penstock._encoding.rehearsal import needs_trial, working_plan
 from penstock._encoding.request import OddSize, Request
-from penstock._encoding.session import EncodeSession
 from penstock._encoding.sound import Audio
 from penstock._encoding.timing import Origin
 from penstock._ffmpeg.command.settings import (
@@ -294,7 +294,7 @@ class Encoder(EncoderBase):
 
     def __enter__(self) -> Self:
         if self._plan.request.size is not None:
-            self._session_for()
+            self._intake_for()
         return self
 
     async def __aenter__(self) -> Self:
@@ -372,8 +372,8 @@ class Encoder(EncoderBase):
             EncoderError: if FFmpeg has failed. The message includes its output.
             ClosedError: if the encoder is closed or aborted.
         """
-        session = self._session_for(frame, timeout)
-        return session.queue(session.take(frame, time_s), timeout)
+        intake = self._intake_for(frame, timeout)
+        return intake.queue(intake.take(frame, time_s), timeout)
 
     async def awrite(
         self, frame: FrameData, *, time_s: float | Fraction | None = None, timeout: float | None = None
@@ -383,8 +383,8 @@ class Encoder(EncoderBase):
         Arguments and errors are those of `write`. Tasks that wait are served in the order of their calls. The frame's
         memory must not change until the call returns.
         """
-        session = await self._start_in_loop(frame, timeout)
-        return await session.queue_async(session.take, frame, time_s, timeout=timeout)
+        intake = await self._start_in_loop(frame, timeout)
+        return await intake.queue_async(intake.take, frame, time_s, timeout=timeout)
 
     def submit(
         self, frame: FrameData, *, time_s: float | Fraction | None = None, timeout: float | None = None
@@ -404,8 +404,8 @@ class Encoder(EncoderBase):
             A ticket, which is done when FFmpeg has the frame and you can reuse its memory: ``ticket.wait()`` or
             ``await ticket``.
         """
-        session = self._session_for(frame, timeout)
-        return session.queue(session.borrow(frame, time_s), timeout)
+        intake = self._intake_for(frame, timeout)
+        return intake.queue(intake.borrow(frame, time_s), timeout)
 
     @contextmanager
     def lease(
@@ -432,19 +432,17 @@ class Encoder(EncoderBase):
         Raises:
             ValueError: also if the encoder has no size yet.
         """
-        session, timeout = self._session_for(), _seconds("timeout", timeout)
-        layout, tick = session.plan.frames, session.tick_of(time_s)
-        slot = session.lease()
+        intake, timeout = self._intake_for(), _seconds("timeout", timeout)
+        layout, tick = intake.layout, intake.tick_of(time_s)
+        slot = intake.lease()
         view = np.frombuffer(memoryview(slot), layout.dtype).reshape(layout.shape)
         holders = _references(view)
         yield view
         view.flags.writeable = False  # the frame is queued
-        session.check_open()
         # The caller's variable is one more. Another reference, also to a slice, could still change the queued frame.
         view_holders, base_holders = _references(view)
         is_kept = view_holders > holders[0] + 1 or base_holders > holders[1]
-        take = session.feed.take if is_kept else session.feed.take_lease
-        session.queue(take(slot, tick), timeout)
+        intake.queue(intake.take_back(slot, tick, is_kept=is_kept), timeout)
 
     def write_audio(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
         """Copies samples and queues them for the encoder's `AudioTrack`; waits while the queue is full.
@@ -467,32 +465,30 @@ class Encoder(EncoderBase):
             TypeError: if `samples` isn't an array.
             StalledError, EncoderError, ClosedError: as for `write`. The samples aren't queued.
         """
-        session = self._session_for()
-        return session.queue(session.take_samples(samples), timeout)
+        intake = self._intake_for()
+        return intake.queue(intake.take_samples(samples), timeout)
 
     async def awrite_audio(self, samples: npt.ArrayLike, *, timeout: float | None = None) -> Ticket:
         """Writes samples as `write_audio` does, for asyncio: the event loop keeps running meanwhile.
 
         Arguments and errors are those of `write_audio`. The memory must not change until the call returns.
         """
-        session = await self._start_in_loop()
-        return await session.queue_async(session.take_samples, samples, timeout=timeout)
+        intake = await self._start_in_loop()
+        return await intake.queue_async(intake.take_samples, samples, timeout=timeout)
 
-    async def _start_in_loop(
-        self, frame: FrameData | None = None, timeout: float | None = None
-    ) -> EncodeSession:
-        """`_session_for` for asyncio: the event loop goes on during a start."""
+    async def _start_in_loop(self, frame: FrameData | None = None, timeout: float | None = None) -> Intake:
+        """`_intake_for` for asyncio: the event loop goes on during a start."""
         import asyncio  # slow to import; a program that uses asyncio has done so
 
         loop = asyncio.get_running_loop()
         if self._started is None or loop in self._start_locks:
             async with self._start_locks.setdefault(loop, asyncio.Lock()):  # in the order of the calls
                 if self._started is None:
-                    await asyncio.to_thread(self._session_for, frame, timeout)
-        return self._session_for(frame, timeout)
+                    await asyncio.to_thread(self._intake_for, frame, timeout)
+        return self._intake_for(frame, timeout)
 
-    def _session_for(self, frame: FrameData | None = None, timeout: float | None = None) -> EncodeSession:
-        """The session. It starts now if it has not, and the size is known: by `frame`, or from the beginning."""
+    def _intake_for(self, frame: FrameData | None = None, timeout: float | None = None) -> Intake:
+        """What takes frames. FFmpeg starts now if it has not, and `frame` or the request has the size."""
         if self._started is None and (frame is not None or self._plan.request.size is not None):
             check_owner("encoder", self._forks)
             with self._starting:
@@ -500,7 +496,9 @@ class Encoder(EncoderBase):
                     self._check_unstarted()
                     checked = self._plan
                     size = checked.request.size or frame_size(frame, checked.pixel_format, checked.form)
-                    made = working_plan(checked.request, size, timeout, checked, is_like=self._origin.is_like)
+                    made = working_plan(
+                        checked.request, size, timeout, checked.beside, is_like=self._origin.is_like
+                    )
                     for lost in made.warnings:
                         if lost not in checked.warnings:
                             warn(lost)
@@ -508,7 +506,8 @@ class Encoder(EncoderBase):
                         frame_buffer(frame, made.frames, form=made.form)
                     self._plan = made
                     self._start(made)
-        return self._session
+        _ = self._session  # which must be there
+        return self._intake
 
 
 def _first_plan(request: Request, *, is_like: bool = False) -> tuple[EncodePlan, bool]:
@@ -518,7 +517,7 @@ def _first_plan(request: Request, *, is_like: bool = False) -> tuple[EncodePlan,
     """
     size = request.size
     if size is not None and _is_in_loop() and needs_trial(made := plan(request, size)):
-        return working_plan(request, None, probed=made), False
+        return working_plan(request, None, beside=made.beside), False
     return working_plan(request, size, is_like=is_like), size is not None
 
 

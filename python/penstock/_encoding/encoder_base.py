@@ -11,6 +11,7 @@ from penstock._common.messages import warn
 from penstock._common.ownership import check_owner
 from penstock._common.progress import Reporter
 from penstock._common.reports import Bottleneck, EncodeReport, EncoderStats
+from penstock._encoding.intake import Intake
 from penstock._encoding.plan import EncodePlan
 from penstock._encoding.session import EncodeSession
 from penstock._encoding.timing import Origin
@@ -25,6 +26,7 @@ class EncoderBase:
     """An FFmpeg that encodes, which starts at once, or when the size of the frames is known."""
 
     _plan: EncodePlan
+    _intake: Intake  # set by `_start`
     _reporter: Reporter | None = None
 
     def __init__(self, origin: Origin) -> None:
@@ -180,7 +182,7 @@ class EncoderBase:
         session = EncodeSession(plan, title=title, reporter=self._reporter, origin=self._origin)
         try:
             session.start()
-            self._started = session
+            self._intake, self._started = Intake(session), session
             if (warning := session.destination.warning) is not None:
                 warn(warning)
             if self._ended_unstarted is not None:  # by a signal handler

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache, partial
 from numbers import Real
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from penstock._common.messages import argument
 from penstock._encoding import container, crash_safety, encoders, sound
@@ -16,16 +15,13 @@ from penstock._encoding.frame_form import FrameForm
 from penstock._encoding.labels import NO_LABELS, Labels
 from penstock._encoding.nut import NutStream
 from penstock._encoding.output_pixel_format import asked_format, output_format, unused_colors
+from penstock._encoding.pixel_plan import Pixels, Video, pixels_of
 from penstock._encoding.request import OddSize, Request
 from penstock._encoding.sound import AudioTrack, Sound
 from penstock._encoding.timecode import TIMECODE, check_timecode
 from penstock._ffmpeg.command.arguments import (
-    PALETTE,
-    PALETTE_FILTERS,
-    check_even,
     check_without_dashes,
     checked_size,
-    conversion_filters,
     frame_rate,
     input_arguments,
     output_arguments,
@@ -40,7 +36,6 @@ from penstock._ffmpeg.command.colors import (
     hdr_arguments,
     input_color_arguments,
     is_centered,
-    jpeg_pixel_format,
     output_color_arguments,
     with_hdr_metadata,
     with_range_of,
@@ -48,10 +43,6 @@ from penstock._ffmpeg.command.colors import (
 from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.command.pixel_formats import (
     FrameLayout,
-    canonical,
-    divides_evenly,
-    frame_layout,
-    has_alpha,
     is_gray,
     is_rgb,
     raw_format_name,
@@ -61,7 +52,6 @@ from penstock._ffmpeg.command.settings import (
     EncoderSettings,
     check_choice,
     check_settings,
-    native_conversion,
 )
 from penstock._ffmpeg.program import capabilities
 from penstock._native import _Conversion
@@ -70,9 +60,6 @@ from penstock.errors import EncoderError
 #: The size at which a request is checked while that of its frames is not known. Chosen: every chroma subsampling
 #: divides it.
 PROBE_SIZE = (64, 64)
-# Encoders that need the same conversion have the same object: a fan-out does it once for all of them.
-_conversion = lru_cache(maxsize=16)(_Conversion)
-
 # FFmpeg's options that leave out a part of the sound.
 _SHORTENING_SOUND = ("aframes", "frames:a")
 # Viewers of GIF show a frame of less than 1/50 s for 1/10 s (so do all browsers).
@@ -90,8 +77,6 @@ _MIXING = frozenset(
     )
 )
 _MOVING_OPTIONS = frozenset(("output_ts_offset", "shortest"))
-# Codecs whose frames have a palette each. (QuickTime and APNG have one for the whole video.)
-_PALETTES_BY_FRAME = ("gif", "png")
 # Each frame is encoded once, at its own time.
 _TIMED_OPTIONS = {"fps_mode": "passthrough"}
 _TIME_BASE = "enc_time_base:v"
@@ -104,6 +89,13 @@ _STEP = r"if(eq(NEXT_DTS\,NOPTS)\,if(N\,ld(0)-ld(1)\,DURATION)\,NEXT_DTS-DTS)"
 _LAST_DURATION = rf"setts=pts=PTS:dts=DTS:duration={_LATEST}\;{_STEP}"
 # The rate of a plan that is only checked: FFmpeg's default.
 _TRIAL_RATE = Fraction(25)
+
+
+class Beside(NamedTuple):
+    """What comes with the picture."""
+
+    sounds: tuple[Sound, ...]
+    labels: Labels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +147,11 @@ class EncodePlan:
     skipped_encoders: tuple[str, ...] = ()
 
     @property
+    def beside(self) -> Beside:
+        """What comes with the picture, for another plan of the same request."""
+        return Beside(self.sounds, self.labels)
+
+    @property
     def converted_by(self) -> str | None:
         """Who converts pixels: "penstock", "ffmpeg", or None if they stay what they are."""
         if self.output_pixel_format in (None, self.pixel_format):
@@ -204,43 +201,72 @@ class EncodePlan:
         return next(different, None)
 
 
-def plan(request: Request, size: tuple[int, int] | None, probed: EncodePlan | None = None) -> EncodePlan:
+def plan(request: Request, size: tuple[int, int] | None, beside: Beside | None = None) -> EncodePlan:
     """Plans the encode of frames of `size`. `Encoder` describes the errors.
 
     A codec such as "auto-h264" is planned with its software encoder.
 
     Args:
         size: width and height in pixels. None checks the request at `PROBE_SIZE`.
-        probed: a plan of the same request. Its sounds and subtitles are not probed again.
+        beside: what comes with the picture, in place of what the request's files have. These are then not read.
     """
-    if probed is not None:
-        return _plan(request, size, probed.sounds, probed.labels)
-    program, output, options = _destination(request)
-    sounds = sound.plan_sounds(program, request.audio, output, options)
-    labels = Labels.of(request.metadata, request.timecode, request.chapters, request.subtitles, output)
-    return _plan(request, size, sounds, labels)
+    destination = _destination(request)
+    program, output, options = destination
+    if beside is None:
+        sounds = sound.plan_sounds(program, request.audio, output, options)
+        labels = Labels.of(request.metadata, request.timecode, request.chapters, request.subtitles, output)
+        beside = Beside(sounds, labels)
+    video = _video(request, destination, checked_size(PROBE_SIZE if size is None else size))
+    rate = None if request.fps is None else frame_rate(request.fps)
+    beside, unheld = _held(request, output, beside, rate)
+    pixels = pixels_of(request, program, video)
+    try:  # FFmpeg makes its header, for this size
+        stream = None if size is None else sound.nut_stream(program, pixels.fed, rate, beside.sounds)
+    except EncoderError:
+        if (carried := sound.carried(program, beside.sounds)) == beside.sounds:
+            raise
+        return plan(request, size, beside._replace(sounds=carried))
+    tags = _tag_arguments(video, pixels)
+    named = pixels.named
+    has_yuv = named is not None and not (is_rgb(named) or is_gray(named))
+    return EncodePlan(
+        request=request,
+        program=program,
+        output=output,
+        codec=video.codec,
+        options=video.options,
+        rate=rate,
+        pixel_format=video.pixel_format,
+        form=video.form,
+        output_pixel_format=video.output_pixel_format,
+        colors=video.colors if has_yuv and not _is_filtered(video.options) else None,
+        sounds=beside.sounds,
+        labels=beside.labels,
+        warnings=(*unheld, *video.warnings, *_gif_speed_warnings(video.codec, rate)),
+        arguments=_arguments(output, video, pixels, beside, rate, stream, tags),
+        color_arguments=tuple(tags[1]),
+        stream=stream,
+        frames=pixels.frames,
+        ffmpeg_frames=pixels.fed,
+        conversion=pixels.conversion,
+    )
 
 
-def _plan(
-    request: Request, size: tuple[int, int] | None, sounds: tuple[Sound, ...], labels: Labels
-) -> EncodePlan:
-    program, output, given = _destination(request)
+class _Destination(NamedTuple):
+    """The FFmpeg and the output of a request, and its options without the container."""
+
+    program: str
+    output: Output
+    options: dict[str, object]
+
+
+def _video(request: Request, destination: _Destination, size: tuple[int, int]) -> Video:
+    program, output, given = destination
     pixel_format = raw_format_name(request.pixel_format, program)
     is_lossless = request.quality == encoders.LOSSLESS
     codec = encoders.encoder_for(request.codec, program, output, is_lossless=is_lossless, frames=pixel_format)
     check_choice("odd_size", request.odd_size, get_args(OddSize))
     form = FrameForm.of(pixel_format, request.value_range, request.channels_first)
-    warnings: tuple[str, ...] = ()
-    if (request.metadata or request.chapters) and not output.holds_sound:
-        labels = replace(labels, metadata=(), chapters=())
-        warnings = (f"{output.name} can't hold metadata and chapters. Write mp4, mov, mkv or webm",)
-    rate = None if request.fps is None else frame_rate(request.fps)
-    container.check_rate(rate, output, sounds)
-    if labels.timecode is not None:
-        check_timecode(labels.timecode, rate)
-        if not output.holds_sound:
-            raise ValueError(f"{output.name} can't hold a time code. Write mov, mp4 or mkv")
-
     options = _with_quality(program, codec, given, request, are_images=output.are_images)
     asked = asked_format(request.output_pixel_format)
     asked_colors = with_range_of(request.colors, pixel_format, asked)
@@ -257,86 +283,78 @@ def _plan(
         # FFmpeg refuses VP8 with alpha together with hidden alternate reference frames.
         options = {"auto-alt-ref": 0, **options}
     options = with_hdr_metadata(program, codec, asked_colors, options)
-    width, height = checked_size(PROBE_SIZE if size is None else size)
-    tags = colors_for(codec, asked_colors, height)
-    _check_copied(tags, pixel_format)
+    colors = colors_for(codec, asked_colors, size[1])
+    _check_copied(colors, pixel_format)
     capabilities.check_codec(program, codec)
+    warnings = (
+        *chosen.warnings,
+        *unused_colors(codec, pixel_format, chosen.name, asked_colors, colors.range),
+        *_recoloring_warnings(options, asked_colors),
+    )
+    return Video(codec, options, pixel_format, form, size, chosen.name, asked_colors, colors, warnings)
 
-    layout = frame_layout(pixel_format, width, height, program)
-    if request.odd_size == "error":
-        check_even(layout, chosen.name, options)
-    conversion = _native(layout, chosen.name, tags, request)
-    named = None if chosen.name is None else jpeg_pixel_format(codec, chosen.name)
-    if conversion is None:
-        fed = frame_layout(jpeg_pixel_format(codec, pixel_format), width, height, program)
-        filters = conversion_filters(fed, named, tags, odd_size=request.odd_size, vflip=request.vflip)
-        if named == PALETTE != pixel_format and codec in _PALETTES_BY_FRAME:
-            filters.append(PALETTE_FILTERS)
-    else:
-        fed, filters = frame_layout(named or pixel_format, *conversion.output_size, program), []
-    if codec == "exr" and has_alpha(named or pixel_format):
-        filters += _kept_alpha(program)
-    # FFmpeg makes its header, for this size.
-    try:
-        stream = None if size is None else sound.nut_stream(program, fed, rate, sounds)
-    except EncoderError:
-        if (carried := sound.carried(program, sounds)) == sounds:
-            raise
-        return _plan(request, size, carried, labels)
-    centered = is_centered(pixel_format, named)
-    colors_in = [
-        *input_color_arguments(fed.pixel_format, tags, centered=centered),
-        *hdr_arguments(codec, asked_colors),
-    ]
-    colors_out = output_color_arguments(named, tags, centered=centered)
-    arguments = [
+
+def _held(
+    request: Request, output: Output, beside: Beside, rate: Fraction | None
+) -> tuple[Beside, tuple[str, ...]]:
+    """What the output can hold beside the picture at this rate, and a warning of what it can't."""
+    labels = beside.labels
+    container.check_rate(rate, output, beside.sounds)
+    if labels.timecode is not None:
+        check_timecode(labels.timecode, rate)
+        if not output.holds_sound:
+            raise ValueError(f"{output.name} can't hold a time code. Write mov, mp4 or mkv")
+    if not (request.metadata or request.chapters) or output.holds_sound:
+        return beside, ()
+    beside = beside._replace(labels=replace(labels, metadata=(), chapters=()))
+    return beside, (f"{output.name} can't hold metadata and chapters. Write mp4, mov, mkv or webm",)
+
+
+def _tag_arguments(video: Video, pixels: Pixels) -> tuple[list[str], list[str]]:
+    """FFmpeg's arguments for the colors of its input and of its output."""
+    centered = is_centered(video.pixel_format, pixels.named)
+    return (
+        [
+            *input_color_arguments(pixels.fed.pixel_format, video.colors, centered=centered),
+            *hdr_arguments(video.codec, video.asked_colors),
+        ],
+        output_color_arguments(pixels.named, video.colors, centered=centered),
+    )
+
+
+def _arguments(
+    output: Output,
+    video: Video,
+    pixels: Pixels,
+    beside: Beside,
+    rate: Fraction | None,
+    stream: NutStream | None,
+    tags: tuple[list[str], list[str]],
+) -> list[str]:
+    """FFmpeg's arguments."""
+    sounds, labels = beside
+    return [
         *(
-            input_arguments(fed, rate or _TRIAL_RATE, colors_in)
+            input_arguments(pixels.fed, rate or _TRIAL_RATE, tags[0])
             if stream is None
-            else stream_arguments(stream.offset_s, colors_in)
+            else stream_arguments(stream.offset_s, tags[0])
         ),
         *labels.input_arguments(),
         *output_arguments(
             output,
-            codec,
-            named,
-            with_filters(_with_times(options, output, rate), filters),
-            colors_out,
-            [*sound.output_arguments(sounds, options), *_label_arguments(labels, options, sounds)],
+            video.codec,
+            pixels.named,
+            with_filters(_with_times(video.options, output, rate), pixels.filters),
+            tags[1],
+            [
+                *sound.output_arguments(sounds, video.options),
+                *_label_arguments(labels, video.options, sounds),
+            ],
         ),
     ]
-    has_yuv = named is not None and not (is_rgb(named) or is_gray(named))
-    return EncodePlan(
-        request=request,
-        program=program,
-        output=output,
-        codec=codec,
-        options=options,
-        rate=rate,
-        pixel_format=pixel_format,
-        form=form,
-        output_pixel_format=chosen.name,
-        colors=tags if has_yuv and not _is_filtered(options) else None,
-        sounds=sounds,
-        labels=labels,
-        warnings=(
-            *warnings,
-            *chosen.warnings,
-            *unused_colors(codec, pixel_format, chosen.name, asked_colors, tags.range),
-            *_recoloring_warnings(options, asked_colors),
-            *_gif_speed_warnings(codec, rate),
-        ),
-        arguments=arguments,
-        color_arguments=tuple(colors_out),
-        stream=stream,
-        frames=layout,
-        ffmpeg_frames=fed,
-        conversion=conversion,
-    )
 
 
-def _destination(request: Request) -> tuple[str, Output, dict[str, object]]:
-    """The FFmpeg and the output of a request, and its options without the container."""
+def _destination(request: Request) -> _Destination:
     check_settings(request.settings, EncoderSettings)
     program = capabilities.find_ffmpeg(request.settings.ffmpeg)
     options = dict(request.options or {})
@@ -349,7 +367,7 @@ def _destination(request: Request) -> tuple[str, Output, dict[str, object]]:
     output = Output.of(request.output, container_format)
     if request.crash_safe:
         options |= crash_safety.options_for(program, output, options)
-    return program, output, encoders.with_loop(options, output)
+    return _Destination(program, output, encoders.with_loop(options, output))
 
 
 def _check_options(options: Mapping[str, object]) -> None:
@@ -405,12 +423,6 @@ def _with_quality(
     return options
 
 
-def _kept_alpha(program: str) -> list[str]:
-    """Filters without which FFmpeg would multiply colors by their alpha, as EXR has them: some versions would not."""
-    is_known = "alpha_mode" in capabilities.filter_options(program, "setparams")
-    return ["setparams=alpha_mode=premultiplied"] if is_known else []
-
-
 def _check_copied(colors: VideoColors, pixel_format: str) -> None:
     """Checks that frames can have a matrix that nothing converts to."""
     if colors.matrix not in MATRICES and (is_rgb(pixel_format) or is_gray(pixel_format)):
@@ -456,26 +468,3 @@ def _gif_speed_warnings(codec: str, rate: Fraction | None) -> tuple[str, ...]:
     return (
         f"viewers slow down GIFs of more than {_MOST_FPS_OF_GIF} frames per second. Pass {argument('fps', 50)} or less",
     )
-
-
-def _native(
-    layout: FrameLayout, output_pixel_format: str | None, colors: VideoColors, request: Request
-) -> _Conversion | None:
-    """The native conversion; None if there is nothing to convert, or no native code for it."""
-    output = canonical(output_pixel_format or layout.pixel_format)
-    odd_size, vflip = request.odd_size, request.vflip
-    is_fitted = odd_size != "error" and not divides_evenly(output, layout.width, layout.height)
-    if output == layout.pixel_format and not (is_fitted or vflip):
-        return None
-    make = partial(
-        _conversion,
-        layout.pixel_format,
-        output,
-        layout.width,
-        layout.height,
-        matrix=colors.converted,
-        range=colors.range,
-        vflip=vflip,
-        odd_size=odd_size if is_fitted else "keep",
-    )
-    return native_conversion(request.settings._knobs.convert, make)

@@ -22,9 +22,10 @@ from penstock._common.deadline import Deadline
 from penstock._common.log import logger
 from penstock._common.messages import argument, silenced
 from penstock._encoding import encoders
+from penstock._encoding.intake import Intake
 from penstock._encoding.listed import can_be_tried, is_listed, is_listed_sound
 from penstock._encoding.output_pixel_format import AUTO
-from penstock._encoding.plan import EncodePlan, plan
+from penstock._encoding.plan import Beside, EncodePlan, plan
 from penstock._encoding.request import Request
 from penstock._encoding.session import EncodeSession
 from penstock._encoding.sound import AudioFile, AudioTrack, InputSampleType, Sound, zeros_arguments
@@ -110,7 +111,7 @@ def working_plan(
     request: Request,
     size: Size | None,
     timeout: float | None = None,
-    probed: EncodePlan | None = None,
+    beside: Beside | None = None,
     *,
     is_like: bool = False,
 ) -> EncodePlan:
@@ -119,7 +120,7 @@ def working_plan(
     Args:
         size: width and height in pixels; None only checks the request.
         timeout: seconds to wait for trials; None for any.
-        probed: as for `plan`.
+        beside: as for `plan`.
         is_like: the colors and the time code are those of a source, and nobody has asked for them.
 
     Raises:
@@ -128,14 +129,14 @@ def working_plan(
         StalledError: the trials took longer than `timeout`.
     """
     deadline, skipped = Deadline(timeout), list[str]()
-    made = plan(request, size, probed)
+    made = plan(request, size, beside)
     if size is None:
         may_change = request.codec == AUTO and request.quality == encoders.LOSSLESS
         return (
             replace(made, warnings=()) if may_change else made
         )  # those of FFV1, which it may become, differ
     for codec in encoders.hardware_encoders(request.codec):
-        found = _by_hardware(replace(request, codec=codec), size, deadline, made)
+        found = _by_hardware(replace(request, codec=codec), size, deadline, made.beside)
         if isinstance(found, EncodePlan):
             return _chosen(found, skipped)
         skipped.append(found)
@@ -158,13 +159,13 @@ def _chosen(made: EncodePlan, skipped: list[str]) -> EncodePlan:
     return replace(made, skipped_encoders=tuple(skipped))
 
 
-def _by_hardware(request: Request, size: Size, deadline: Deadline, probed: EncodePlan) -> EncodePlan | str:
+def _by_hardware(request: Request, size: Size, deadline: Deadline, beside: Beside) -> EncodePlan | str:
     """The plan by the encoder of hardware that `request` names, or why it is not suitable, in a sentence."""
     codec = request.codec
     if codec not in capabilities.encoders(capabilities.find_ffmpeg(request.settings.ffmpeg)):
         return f"{codec} is not in this FFmpeg"
     try:
-        made = plan(request, size, probed)
+        made = plan(request, size, beside)
     except (ValueError, EncoderError) as error:
         # Keep the reason only: the rest advises a user who named the encoder.
         return re.split("[.:] ", str(error), maxsplit=1)[0]
@@ -205,7 +206,7 @@ def _without_lost_reordering(made: EncodePlan, size: Size, deadline: Deadline) -
     """The plan without reordered frames, if the picture alone loses its times: a sound moves the first frame, too."""
     if not made.sounds or (other := _without_reordering(made, size)) is None:
         return made
-    alone = plan(replace(made.request, audio=None), size, replace(made, sounds=()))
+    alone = plan(replace(made.request, audio=None), size, made.beside._replace(sounds=()))
     loses_times = not is_listed(alone) and _verdict_at(alone, deadline, _small(size), size).lacks("times")
     return other if loses_times else made
 
@@ -219,7 +220,7 @@ def _without_late_copies(made: EncodePlan, size: Size) -> EncodePlan:
         return may_encode and not is_listed_sound(one, container)
 
     sounds = tuple(one.encoded if one.encoded and is_unsure(one) else one for one in made.sounds)
-    return made if sounds == made.sounds else plan(made.request, size, replace(made, sounds=sounds))
+    return made if sounds == made.sounds else plan(made.request, size, made.beside._replace(sounds=sounds))
 
 
 def _check_free(made: EncodePlan, other: EncodePlan) -> None:
@@ -273,7 +274,7 @@ def _without_reordering(made: EncodePlan, size: Size) -> EncodePlan | None:
     """Some containers hold only the times of decoding, which differ from those of frames that are reordered."""
     if "bf" in made.options:
         return None
-    return plan(replace(made.request, options={"bf": 0, **(made.request.options or {})}), size, made)
+    return plan(replace(made.request, options={"bf": 0, **(made.request.options or {})}), size, made.beside)
 
 
 def _with_assumed_colors(made: EncodePlan, size: Size) -> EncodePlan | None:
@@ -281,19 +282,21 @@ def _with_assumed_colors(made: EncodePlan, size: Size) -> EncodePlan | None:
     colors = made.request.colors
     if not colors.matrix == colors.range == "auto":
         return None
-    return plan(replace(made.request, colors=replace(colors, matrix="bt601", range="limited")), size, made)
+    return plan(
+        replace(made.request, colors=replace(colors, matrix="bt601", range="limited")), size, made.beside
+    )
 
 
 def _with_encoded_sound(made: EncodePlan, size: Size) -> EncodePlan | None:
     """Sounds that may be copied or encoded."""
     sounds = tuple(one.encoded or one for one in made.sounds)
-    return None if sounds == made.sounds else plan(made.request, size, replace(made, sounds=sounds))
+    return None if sounds == made.sounds else plan(made.request, size, made.beside._replace(sounds=sounds))
 
 
 def _with_ffv1(made: EncodePlan, size: Size) -> EncodePlan | None:
     """FFV1 keeps the samples of most pixel formats."""
     is_free = made.request.codec == AUTO and made.request.quality == encoders.LOSSLESS
-    return plan(replace(made.request, codec="ffv1"), size, made) if is_free else None
+    return plan(replace(made.request, codec="ffv1"), size, made.beside) if is_free else None
 
 
 _REMEDIES = (
@@ -404,7 +407,7 @@ def _trial(made: EncodePlan, folder: Path, size: Size) -> EncodePlan:
     sounds = tuple(_cut(one) for one in made.sounds if one.begins_s < _LATE_S)
     if len(sounds) == 1:  # there is one `AudioTrack` at most
         sounds = (_as_tone(sounds[0]),)
-    return plan(request, size, replace(made, sounds=sounds))
+    return plan(request, size, made.beside._replace(sounds=sounds))
 
 
 def _as_tone(sound: Sound) -> Sound:
@@ -434,20 +437,20 @@ def _compared(made: EncodePlan, patience: Deadline) -> Verdict:
 
     pictures = []
     session = EncodeSession(made, title="<rehearsal>", reporter=None, origin=Origin())
+    intake = Intake(session)
     try:
         session.start()
         session.limit_stalls(_PATIENCE_S)
         for picture in pictures_for(made):  # made while FFmpeg starts, or fails
             pictures.append(picture)
-            session.queue(
-                session.take(picture.samples, picture.time_s if made.is_timed else None), patience.left_s()
-            )
+            item = intake.take(picture.samples, picture.time_s if made.is_timed else None)
+            intake.queue(item, patience.left_s())
         if (track := made.audio_input) is not None:
-            session.queue(session.take_samples(tone(track)), patience.left_s())
+            intake.queue(intake.take_samples(tone(track)), patience.left_s())
         report = session.close(patience.left_s())
     finally:
         session.abort()
-    found = session.compare(pictures)
+    found = session.judge.compare(pictures)
     unused = (_UNUSED.search(line) for line in report.warnings)
     return Verdict(
         # Labels may be for what comes after four frames.

@@ -6,10 +6,9 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from fractions import Fraction
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 from penstock._common import exits
 from penstock._common.deadline import Deadline
@@ -17,28 +16,18 @@ from penstock._common.log import logger
 from penstock._common.messages import in_short, warn
 from penstock._common.progress import Reporter
 from penstock._common.reports import EncodeReport, EncoderStats
-from penstock._common.tensors import OnDevice
-from penstock._common.types import FrameData
-from penstock._encoding import listed, nut
 from penstock._encoding.advice import explain
-from penstock._encoding.feed import Item, feed_of
-from penstock._encoding.frame_check import frame_buffer
-from penstock._encoding.frame_form import PLAIN
+from penstock._encoding.feed import feed_of
+from penstock._encoding.judging import EMPTY, Findings, Judge
 from penstock._encoding.output import Destination, ReplacedError
 from penstock._encoding.plan import EncodePlan
-from penstock._encoding.sound import AudioTrack, Sound
 from penstock._encoding.timing import Origin
-from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import TICK_S
-from penstock._ffmpeg.command.pixel_formats import has_alpha
-from penstock._ffmpeg.command.settings import DEFAULT_COLORS
 from penstock._ffmpeg.program.process import (
-    Arguments,
     FFmpegProcess,
     Session,
     warn_unclosed,
 )
-from penstock._native import Ticket, Writer, _Slot
+from penstock._native import Writer
 from penstock.errors import (
     BrokenStreamError,
     ClosedError,
@@ -48,28 +37,14 @@ from penstock.errors import (
 )
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from penstock._encoding.compare import Difference, Meant, Picture
+    pass
 
 # Where no caller waits for FFmpeg (at exit, after an exception), FFmpeg is killed after so long without a sign of life.
 # The same as the native writers give a reader at exit.
 STUCK_S = 5.0
 
-# The share of clipped samples from which on a report warns. Chosen: models overshoot a little in a few places, and a
-# wrong range clips many times that.
-_NOTABLE_SHARE = 0.01
-
 FULL = "FFmpeg hasn't read enough from the queue"
 NOT_DONE = "FFmpeg has all frames, but is still encoding"
-# Chosen: the samples of a few frames may be written before the frames.
-_SOUND_LONGER_S = 0.25
-_EMPTY = "there is no video, because no frame was written"
-
-# The file that was read back, and how it differs from the plan.
-_Found = tuple[endpoints.Identity | None, list[str]]
-# The file is not read back, and nothing is said of that.
-_UNREAD: Sequence[str] = ()
 
 
 class EncodeSession(Session):
@@ -78,6 +53,7 @@ class EncodeSession(Session):
     Attributes:
         origin: where the frames come from.
         feed: what FFmpeg is fed.
+        judge: what says what the result lacks.
         outcome: the result of `close`, or why there is none, which every later call raises: a `ClosedError` after
             `abort`. None until then.
     """
@@ -101,11 +77,9 @@ class EncodeSession(Session):
         super().__init__(process, title, plan.request.settings.stall_timeout, destination.new_file)
         self.plan, self.origin = plan, origin
         self.feed = feed_of(plan)
+        self.judge = Judge(plan, origin, self.feed, process, destination)
         self.outcome: EncodeReport | PenstockError | None = None
         self._reporter = reporter
-        self._turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
-            weakref.WeakKeyDictionary()
-        )
         self._closing_at_s: float | None = None
         self._close_lock = threading.RLock()  # a signal handler may close in a `close`
 
@@ -176,92 +150,6 @@ class EncodeSession(Session):
         else:
             raise self.outcome.with_traceback(None)
 
-    def lease(self) -> _Slot:
-        """Memory for one frame."""
-        self.check_open()
-        return self.feed.lease()
-
-    def tick_of(
-        self, time_s: float | Fraction | None, frame: object = None, number: int | None = None
-    ) -> int | None:
-        """The time of a frame as a multiple of `TICK_S`; None where the rate is constant, which is checked.
-
-        Without `time_s`, a decoded frame has its own. Its colors are noted.
-
-        Args:
-            number: the frame's number in the video; None for the next one.
-        """
-        self.origin.colors = getattr(frame, "_colors", None) or self.origin.colors
-        is_given = time_s is not None
-        time_s = time_s if is_given else getattr(frame, "time_s", None)
-        if self.plan.rate is None:
-            if time_s is None:
-                raise self.origin.missing_time()
-            self.feed.check_later(tick := nut.ticks(time_s))
-            return tick
-        if time_s is None:
-            self.origin.is_untimed = True
-        if time_s is None or (self.origin.is_asked and not is_given):
-            return None
-        shown_s = float(nut.ticks(time_s) * TICK_S) if is_given else float(time_s)
-        number = self.submitted if number is None else number
-        self.origin.check(self.plan, number, shown_s, is_given=is_given)
-        return None
-
-    def take(self, frame: FrameData, time_s: float | Fraction | None) -> Item:
-        """Copies a frame, for `queue`."""
-        self.check_open()
-        form, number = self.plan.form, self.submitted
-        buffer = frame_buffer(frame, self.plan.frames, number, form)
-        return self.feed.take(buffer, self.tick_of(time_s, frame), form, number)
-
-    def borrow(self, frame: FrameData, time_s: float | Fraction | None) -> Item:
-        """Takes a frame for `queue`, without a copy if FFmpeg gets it as it is."""
-        if self.plan.form != PLAIN or self.plan.stream is not None:
-            return self.take(frame, time_s)
-        self.check_open()
-        buffer = frame_buffer(frame, self.plan.frames, self.submitted)
-        self.tick_of(time_s, frame)  # checks a time
-        return self.feed.take(buffer) if isinstance(buffer, OnDevice) else Item(buffer)
-
-    def take_samples(self, samples: object) -> Item:
-        """Copies samples, for `queue`."""
-        self.check_open()
-        return self.feed.take_samples(samples)
-
-    def queue(self, item: Item, timeout: float | None) -> Ticket:
-        """Queues a frame or samples; waits while the queue is full."""
-        deadline = Deadline(timeout)
-        try:
-            with self.logged_stalls():
-                return self.wait_for(self.feed.queue, deadline, FULL, item)
-        except BrokenStreamError as broken:
-            raise self._failed() from broken
-
-    async def queue_async(
-        self,
-        take: Callable[[Unpack[Arguments]], Item],
-        *arguments: *Arguments,
-        timeout: float | None,
-    ) -> Ticket:
-        """`take` and `queue` for asyncio, in the order of the calls."""
-        import asyncio  # slow to import; a program that uses asyncio has done so
-
-        deadline = Deadline(timeout)
-        turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
-        with self.logged_stalls():
-            try:
-                async with asyncio.timeout(deadline.left_s()), turn:
-                    item = take(*arguments)
-                    return await self.wait_for_async(self.feed.queue, self.writer._oldest, item)
-            except StalledError:  # a subclass of TimeoutError
-                raise
-            except TimeoutError:
-                late = self.process.waits_for() or FULL
-                raise deadline.late(late, self.writer.stats.bytes_pending) from None
-            except BrokenStreamError as broken:
-                raise await asyncio.to_thread(self._failed) from broken
-
     def close(self, timeout: float | None, *, reads_back: bool = True) -> EncodeReport:
         """Delivers what is queued and waits for FFmpeg's end. Can be called again after a `StalledError`.
 
@@ -281,47 +169,39 @@ class EncodeSession(Session):
     def _finish(self, deadline: Deadline, *, reads_back: bool) -> None:
         self.note_all_submitted()
         if reads_back and self.writer.stats.bytes_pending:
-            _import_libav()  # while FFmpeg reads what is queued
+            Findings.prepared()  # while FFmpeg reads what is queued
         self._deliver(deadline)
         self.process.close_pipes()
-        unread = _import_libav() if reads_back else _UNREAD  # while FFmpeg ends
+        findings = Findings.prepared() if reads_back else Findings()  # while FFmpeg ends
         self.wait_for(self._await_file, deadline, NOT_DONE)
-        found: _Found = (None, [])
-        if not self.process.has_ended and unread is None:
-            found = self._differences()  # while FFmpeg exits
+        if not self.process.has_ended:
+            findings = self.judge.read_back(findings)  # while FFmpeg exits
         self.wait_for(self._await_end, deadline, NOT_DONE)
         with self._close_lock:
             if self.outcome is None:
-                self._end(found, unread)
+                self._end(findings)
 
     def note_all_submitted(self) -> None:
         """Notes that the caller has no more frames: from now on, an exception makes the video no shorter."""
         if self._closing_at_s is None:
             self._closing_at_s = self.process.elapsed_s
 
-    def _end(self, found: _Found, unread: Sequence[str] | None) -> None:
+    def _end(self, findings: Findings) -> None:
         """Checks the file once FFmpeg has exited, and moves it into place. Stores what came of it."""
         process, destination = self.process, self.destination
-        if not process.has_succeeded or process.frames != self.submitted or self._lost():
+        if not process.has_succeeded or process.frames != self.submitted or self.judge.lost():
             self._fail()
             return
-        if unread is None and found[0] != destination.identity:
-            found = self._differences()
+        findings = self.judge.read_back(findings)
         if self.outcome is not None:  # of a signal handler
             return
         try:
-            destination.put_in_place(process, is_blended=self._has_blended_frames)
+            destination.put_in_place(process, is_blended=self.judge.has_blended_frames)
         except ReplacedError as error:
             self._fail(str(error))
             return
         self._mark_ended()
-        ignored = destination.failed(process, ignored=True)
-        missing = [*(unread or ()), *found[1], *ignored, *self._unused_input()]
-        if unread is None:
-            missing += self._lost_colors_of_images()
-        missing += self.origin.warnings(self.plan, float(self.feed.video_s))
-        missing += [*self._clipping(), *self._loudness(), *self._long_sound(), *self.feed.warnings]
-        missing = [what for what in missing if what not in self.plan.warnings]  # a rehearsal has shown it
+        missing = self.judge.missing(findings)
         self.outcome = self._make_report(missing)
         for what in missing:
             warn(what)
@@ -382,7 +262,7 @@ class EncodeSession(Session):
     def _unfinished(self, failure: Exception) -> str:
         """A note on why the video could not be finished, in one line: the exception above it is usually the cause."""
         if not self.submitted:
-            return f"and {_EMPTY}"
+            return f"and {EMPTY}"
         why, left_part = in_short(failure), self.destination.left_part
         left = "" if left_part is None or left_part in why else f". {left_part}"
         return f"and {self.title} couldn't be finished: {why}{left}"
@@ -438,65 +318,7 @@ class EncodeSession(Session):
             if self.is_aborted:
                 self.check_open()
         except BrokenStreamError as broken:
-            raise self._failed() from broken
-
-    def _differences(self) -> _Found:
-        """Which file is there, and how it differs from the plan, in sentences."""
-        plan, file = self.plan, self.destination.identity
-        if file is None or not listed.is_read(plan.output):
-            return file, []
-        return file, [one.sentence for one in self.compare()]
-
-    def compare(self, pictures: Sequence[Picture] = ()) -> list[Difference]:
-        """How the file differs from what was encoded; frame by frame if these are its `pictures`."""
-        from penstock._encoding.compare import compare  # libav, where a file is read back
-
-        return compare(self.destination.url, self._meant(pictures))
-
-    def _lost_colors_of_images(self) -> Iterable[str]:
-        """Which of the colors that were asked for the first of numbered images doesn't have."""
-        plan = self.plan
-        if not plan.output.is_numbered or plan.request.colors == DEFAULT_COLORS:
-            return ()
-        from penstock._encoding.compare import lost_colors_of_image
-
-        try:
-            first = str(plan.output.path) % int(str(plan.options.get("start_number", 1)))
-        except (TypeError, ValueError):  # a name with a time
-            return ()
-        return lost_colors_of_image(first, self._meant())
-
-    def _meant(self, pictures: Sequence[Picture] = ()) -> Meant:
-        from penstock._encoding.compare import Meant
-
-        plan = self.plan
-        return Meant(
-            plan,
-            frames=self.submitted,
-            first_s=self.feed.first_s,
-            ends_s=self.feed.ends_s if plan.keeps_times else None,
-            sounds=self._written_sounds if plan.keeps_sound else (),
-            pictures=pictures,
-            is_like=self.origin.is_like,
-        )
-
-    @property
-    def _written_sounds(self) -> Sequence[Sound]:
-        unused = bool(self._unused_input())
-        return [one for one in self.plan.sounds if not (unused and isinstance(one.audio, AudioTrack))]
-
-    @property
-    def _has_blended_frames(self) -> bool:
-        """Whether FFmpeg has marked the frames of an animated WebP for blending, although each is a whole picture."""
-        plan = self.plan
-        has_parts = any(name.partition(":")[0] == "cr_threshold" for name in plan.options)
-        pixel_format = plan.output_pixel_format
-        return (
-            (plan.output.container, plan.codec) == ("webp", "libwebp")
-            and self.submitted > 1
-            and not has_parts
-            and (pixel_format is None or has_alpha(pixel_format))
-        )
+            raise self.failed() from broken
 
     def _await_file(self, timeout_s: float) -> None:
         if not self.process.wait_until_done(timeout_s):
@@ -507,7 +329,7 @@ class EncodeSession(Session):
         if not (self.process.wait(timeout_s) and self.destination.wait(deadline.at_most(timeout_s))):
             raise StalledError(NOT_DONE, timeout_s)
 
-    def _failed(self) -> PenstockError:
+    def failed(self) -> PenstockError:
         """The error of an FFmpeg that reads no more, once it has ended."""
         if self.outcome is None:
             self.check_owner()
@@ -531,61 +353,8 @@ class EncodeSession(Session):
         with suppress(OSError):  # a shortage, which must not hide the failure
             advice = explain(self.plan, f"{process.log.text}\n{ending}")
         left = self.destination.left_part if reason is None else None
-        reasons = [*self._lost(), reason, ending, left]
+        reasons = [*self.judge.lost(), reason, ending, left]
         self.outcome = self.failure(". ".join(filter(None, reasons)), process.frames, advice)
-
-    def _lost(self) -> list[str]:
-        """What the result lacks, although FFmpeg may have succeeded, in sentences."""
-        # Without sound, a failure of FFmpeg is the cause of a missing picture, and its output says more.
-        is_empty = not self.submitted and (self.process.has_succeeded or bool(self.plan.sounds))
-        failed = self.destination.failed(self.process, ignored=False)
-        return [_EMPTY] * is_empty + self.destination.lost(self.submitted) + failed + self.feed.failures
-
-    def _clipping(self) -> list[str]:
-        """That the range of values may be wrong, because more than a few samples were outside."""
-        value_range = self.plan.form.value_range
-        if value_range is None or not self.submitted:
-            return []
-        samples = self.submitted * self.plan.frames.frame_bytes // self.plan.frames.sample_bytes
-        if (share := self.feed.clipped_samples / samples) < _NOTABLE_SHARE:
-            return []
-        return [
-            f"{share:.0%} of the samples were outside of value_range={value_range}, and were clipped. Pass the range "
-            "that the frames have"
-        ]
-
-    def _loudness(self) -> list[str]:
-        """That samples of audio may be clipped. Codecs of floats keep them."""
-        track = self.plan.audio_input
-        if track is None or not self.feed.samples or (track.codec or "").startswith("pcm_f"):
-            return []
-        share = self.feed.loud_samples / (self.feed.samples * track.channels)
-        if share < _NOTABLE_SHARE:
-            return []
-        return [
-            f"{share:.0%} of the audio samples were outside of -1 to 1, and most codecs clip these. Scale the samples"
-        ]
-
-    def _long_sound(self) -> list[str]:
-        """That the samples make the file longer than its picture."""
-        track = self.plan.audio_input
-        sound_s = 0.0 if track is None else self.feed.samples / track.sample_rate
-        video_s = float(self.feed.video_s)
-        is_cut = "shortest" in self.plan.options or (track is not None and track.end == "video")
-        if is_cut or sound_s <= video_s + _SOUND_LONGER_S:
-            return []
-        return [
-            f"the audio lasts {sound_s:.3f} s, but the video {video_s:.3f} s, so players show the last frame longer. "
-            "Pass end='video' to the AudioTrack"
-        ]
-
-    def _unused_input(self) -> list[str]:
-        if self.plan.audio_input is None or self.feed.samples:
-            return []
-        return [
-            "the video has no audio, because write_audio wasn't called. Call encoder.write_audio(samples), or leave "
-            "the AudioTrack out"
-        ]
 
     def _make_report(self, missing: list[str]) -> EncodeReport:
         # FFmpeg has succeeded. Its errors may still matter more than its warnings.
@@ -620,19 +389,6 @@ class EncodeSession(Session):
         self.destination.leave(self.process)
         if self._reporter is not None:
             self._reporter.stop(self.stats)
-
-
-def _import_libav() -> Sequence[str] | None:
-    """Imports libav to read the file back. Returns what prevents that, in sentences, or None."""
-    try:
-        from penstock._encoding import compare  # noqa: F401
-    except ImportError as error:
-        return [f"the file couldn't be verified, because PyAV can't be imported: {error}"]
-    except RuntimeError:  # the interpreter is about to exit: threading takes no more callbacks
-        return _UNREAD
-    except OSError as error:  # no descriptor is free
-        return [f"the file couldn't be verified: {error}"]
-    return None
 
 
 def _stats_of(session: weakref.ref[EncodeSession]) -> Callable[[], EncoderStats | None]:

@@ -19,7 +19,7 @@ from penstock._encoding.encoder import Encoder
 from penstock._encoding.feed import Item
 from penstock._encoding.frame_check import frame_buffer
 from penstock._encoding.frame_form import PLAIN, FrameForm
-from penstock._encoding.session import FULL, EncodeSession
+from penstock._encoding.intake import Intake
 from penstock._native import Writer, _Conversion, _Slot, _SlotPool
 from penstock.errors import ClosedError, PenstockError, StalledError
 from penstock.results import WriterStats
@@ -213,7 +213,7 @@ class EncoderOutput(Output):
     """
 
     target: Encoder
-    _session: EncodeSession  # set by `start`
+    _intake: Intake  # set by `start`
 
     def __init__(self, target: Encoder, when_full: str) -> None:
         super().__init__(target, when_full)
@@ -233,10 +233,10 @@ class EncoderOutput(Output):
 
     def start(self, frame: FrameData, time_s: float | Fraction | None) -> None:
         try:
-            session = self._session = self.target._session_for(frame)
-            session.check_open()
-            frame_buffer(frame, session.plan.frames, self.accepted, self.plan.form)
-            self.form = self._form_at(session.tick_of(time_s, frame))
+            intake = self._intake = self.target._intake_for(frame)
+            intake.check_open()
+            frame_buffer(frame, intake.layout, self.accepted, self.plan.form)
+            self.form = self._form_at(intake.tick_of(time_s, frame))
         except (PenstockError, OSError) as failure:
             self.fail(failure)
         except (ValueError, TypeError) as wrong:
@@ -244,32 +244,32 @@ class EncoderOutput(Output):
             raise
 
     def _form_at(self, tick: int | None) -> Form:
-        plan, frames = self._session.plan, self.plan.form
-        prefix = self._session.feed.prefix(tick)
+        plan, frames = self._intake.plan, self.plan.form
+        prefix = self._intake.prefix(tick)
         if prefix is None and plan.conversion is None:
             return Form(frames)
         output = self if prefix is not None and tick is None else None
         return Form(frames, plan.conversion, plan.ffmpeg_frames.frame_bytes, tick, prefix, output)
 
     def filled(self, frame: FrameData, form: Form, pool_of: Callable[[int], _SlotPool]) -> _Slot:
-        layout, number = self._session.plan.frames, self.accepted
+        layout, number = self._intake.layout, self.accepted
         buffer = frame_buffer(frame, layout, number, form.frames)
         pool = pool_of(layout.frame_bytes if form == form.unconverted else form.nbytes)
         return form.frames.fill(pool, buffer, number, form.conversion, form.prefix)
 
     def item_of(self, slot: _Slot, form: Form) -> Item:
-        is_fed = form != form.unconverted or self._session.plan.conversion is None
+        is_fed = form != form.unconverted or self._intake.plan.conversion is None
         return Item(slot, is_fed, form.tick)
 
     def _push(self, item: Item, deadline: Deadline) -> None:
-        self._session.wait_for(self._session.feed.queue, deadline, FULL, item)
+        self._intake.offer(item, deadline)
 
     def _close(self, deadline: Deadline) -> None:
         self.target.close(deadline.left_s())
 
     def note_last(self) -> None:
         if self.is_started:
-            self.target._session.note_all_submitted()
+            self.target._intake.note_last()
 
     def cut_off(self, error: BaseException) -> None:
         self.target._cut_off(error)

@@ -155,7 +155,7 @@ impl PipeBudget {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::os::fd::AsFd;
 

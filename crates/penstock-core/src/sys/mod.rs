@@ -20,4 +20,6 @@ pub use linux::handle::{self, AsHandle, Borrowed, Handle, Number};
 #[cfg(all(target_os = "linux", not(loom)))]
 pub(crate) use linux::{facts, fd, fifo, file, inotify, kernel, memory, pipe, process, signals, wait};
 #[cfg(windows)]
-pub(crate) use windows::memory;
+pub use windows::handle::{self, AsHandle, Borrowed, Handle, Number};
+#[cfg(windows)]
+pub(crate) use windows::{fd, fifo, file, inotify, kernel, memory, pipe, process, signals, wait};

@@ -1,17 +1,31 @@
 //! All integration tests of the crate, in one binary: cargo links and runs one instead of eight.
 
-#[cfg(feature = "tokio")]
+#[cfg(all(target_os = "linux", feature = "tokio"))]
 mod async_io;
+#[cfg(target_os = "linux")]
 mod common;
+#[cfg(target_os = "linux")]
 mod endings;
+#[cfg(target_os = "linux")]
 mod examples;
+#[cfg(target_os = "linux")]
 mod fifo;
+mod frames;
+#[cfg(target_os = "linux")]
 mod kernels;
+#[cfg(target_os = "linux")]
 mod model;
+#[cfg(target_os = "linux")]
 mod oracle;
+#[cfg(target_os = "linux")]
 mod reader;
+#[cfg(target_os = "linux")]
 mod region;
+#[cfg(target_os = "linux")]
 mod relay;
+#[cfg(target_os = "linux")]
 mod tee;
+#[cfg(target_os = "linux")]
 mod transform;
+#[cfg(target_os = "linux")]
 mod writer;

@@ -180,14 +180,14 @@ def encode(
             frame_bytes = None if size is None else made.frames.frame_bytes
         with shown_warnings(is_quiet=quiet), _opened(inputs, frame_bytes, size, output) as source:
             with as_click_errors():
-                made = working_plan(replace(made.request, size=source.size), source.size, probed=made)
+                made = working_plan(replace(made.request, size=source.size), source.size, beside=made.beside)
             # Before the encoder starts, which may empty the file that it overwrites.
             first = _first_frame(source, made.frames)
             # Its warnings are shown from its report.
             with as_click_errors(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", FFmpegWarning)
                 encoder = Encoder._planned(made, wanted and (total_frames or source.total_frames or True))
-                if (waiting := encoder._session.process.waiting) is not None and not quiet:
+                if (waiting := encoder._intake.waiting) is not None and not quiet:
                     click.echo(f"Waiting: {waiting}", err=True)
                 cut_off = _encode(source, encoder, first)
     except Stopped as stopped:
@@ -196,7 +196,7 @@ def encode(
     except InputError as error:
         raise click.ClickException(f"{error.message}; nothing was written") from None
     report = encoder.close()
-    moved = () if like is None else _moved(like, source_s, float(encoder._session.feed.video_s))
+    moved = () if like is None else _moved(like, source_s, encoder._intake.video_s)
     report = replace(report, warnings=(*lost, *report.warnings, *moved))
     if as_json:
         click.echo(json.dumps(asdict(report), indent=2))

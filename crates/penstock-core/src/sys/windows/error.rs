@@ -1,8 +1,11 @@
 //! The numbers of failures: "System Error Codes" of the Windows documentation.
 
+use std::io;
+
 use windows_sys::Win32::Foundation::{
-    ERROR_BROKEN_PIPE, ERROR_GEN_FAILURE, ERROR_INVALID_PARAMETER, ERROR_NO_DATA, ERROR_NOT_ENOUGH_MEMORY,
-    ERROR_OPERATION_ABORTED, ERROR_PIPE_NOT_CONNECTED,
+    ERROR_ACCESS_DENIED, ERROR_BROKEN_PIPE, ERROR_GEN_FAILURE, ERROR_HANDLE_EOF, ERROR_INVALID_PARAMETER,
+    ERROR_NO_DATA, ERROR_NOT_ENOUGH_MEMORY, ERROR_NOT_SUPPORTED, ERROR_OPERATION_ABORTED,
+    ERROR_PIPE_NOT_CONNECTED,
 };
 use windows_sys::Win32::Networking::WinSock::{WSAECONNABORTED, WSAECONNRESET, WSAENOTCONN, WSAEWOULDBLOCK};
 
@@ -19,6 +22,10 @@ impl SysError {
     pub(crate) const IO: Self = Self::of(ERROR_GEN_FAILURE);
     /// The call is not for this.
     pub(crate) const INVALID: Self = Self::of(ERROR_INVALID_PARAMETER);
+    /// The system does not do that here.
+    pub(crate) const UNSUPPORTED: Self = Self::of(ERROR_NOT_SUPPORTED);
+    /// Nobody has opened the other side of a FIFO.
+    pub(crate) const NO_OTHER_SIDE: Self = Self::of(ERROR_PIPE_NOT_CONNECTED);
     /// There is no memory.
     pub(crate) const NO_MEMORY: Self = Self::of(ERROR_NOT_ENOUGH_MEMORY);
 
@@ -28,12 +35,21 @@ impl SysError {
 
     /// The failure of this thread's last call.
     pub(super) fn last() -> Self {
-        Self::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or_default())
+        Self::of_io(io::Error::last_os_error())
     }
 
-    /// Whether there is no writer any more, so that a pipe has ended.
+    pub(super) fn of_io(error: io::Error) -> Self {
+        error.raw_os_error().map_or(Self::IO, Self::from_raw_os_error)
+    }
+
+    /// Whether a file has ended, or a pipe that has no writer any more.
     pub(super) fn is_end(self) -> bool {
-        self == Self::of(ERROR_BROKEN_PIPE)
+        [ERROR_BROKEN_PIPE, ERROR_HANDLE_EOF].contains(&self.raw_os_error().cast_unsigned())
+    }
+
+    /// Whether the system does not do this, or forbids it.
+    pub(crate) fn is_refusal(self) -> bool {
+        [ERROR_NOT_SUPPORTED, ERROR_ACCESS_DENIED].contains(&self.raw_os_error().cast_unsigned())
     }
 
     /// Whether the peer went away.

@@ -1,0 +1,3 @@
+//! There are no signals.
+
+pub(crate) fn block_signals() {}
