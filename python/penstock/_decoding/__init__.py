@@ -2,5 +2,6 @@
 
 ``decoder`` and ``audio`` have the public classes. ``plan`` decides how pixels are converted, and ``engines`` who
 decodes: libav in this process (``libav_engine``, ``random_access``) or the FFmpeg program (``session``). ``sequence``
-reads in order, ``frames_by_number`` any frame. It imports `_facts` and below; encoding, rendering and the CLI call it.
+reads in order, ``frames_by_number`` any frame, both by a ``run`` of the decoder, which says what is damaged. It imports
+`_facts` and below; encoding, rendering and the CLI call it.
 """
