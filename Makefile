@@ -120,10 +120,11 @@ $(TESTS):
 	$(IN_VENV) python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(SELECTED) $(ARGS)
 	$(PROCESSORS)
 
-# The crates whose tests pass there.
+# The crates that are for Windows whole; of the core, the lower half is.
 ON_WINDOWS := penstock-cpu penstock-pixels
 test-windows: $(READY)-build
 	@$(IN_VENV) python -m scripts.windows.kit
+	scripts/windows/cargo test --quiet --package penstock-core --lib $(ARGS)
 	scripts/windows/cargo test --quiet $(ON_WINDOWS:%=--package %) $(ARGS)
 
 soak: $(READY)-test $(READY)-native

@@ -30,6 +30,7 @@ ROOMS = (
     "_decoding",
     "_facts",
     "_ffmpeg",
+    "_formats",
     "turbopipe",
     "_pipeline",
     "pipeline",

@@ -445,7 +445,7 @@ class TestFailures:
 
     def test_container_that_needs_seeking_is_refused_for_a_pipe(self) -> None:
         said = failed(run("encode", "-", "-", "--format", "mp4", *RAW, data=raw_frames(3)))
-        assert "--crash-safe, or --format matroska" in said
+        assert "seekable" in said
 
     def test_crash_safe_writes_mp4_to_a_pipe(self) -> None:
         done = run("encode", "-", "-", "--format", "mp4", "--crash-safe", *RAW, data=raw_frames(3))
@@ -456,7 +456,7 @@ class TestFailures:
         [
             ("nowhere/video.mp4", [], "nowhere: the output's folder does not exist"),
             (".", [], "the output is a folder"),
-            ("video.xyz", [], "or pass --format"),
+            ("video.xyz", [], "output format"),
             ("/dev/full", ["--format", "matroska"], "No space left on device"),
         ],
     )

@@ -498,6 +498,24 @@ def test_start_in_an_intra_refresh_video_is_exact(ending: str, tmp_path: Path) -
     check_starts(path, (2.0, 3.0, 11.2, 11.6))
 
 
+@pytest.mark.parametrize("ending", a_few(["mp4", "ts"]))
+def test_start_where_pictures_are_whole_only_some_keyframes_later_is_exact(
+    ending: str, tmp_path: Path
+) -> None:
+    """libav takes a picture for whole that is not: its decoder tells nothing of that."""
+    path = tmp_path / f"clip.{ending}"
+    order = "intra-refresh=1:keyint=9:bframes=3:b-pyramid=none:b-adapt=1:ref=4:weightp=0:bff=1"
+    codec = ("-c:v", "libx264", "-threads", "1", "-x264-params", order, "-pix_fmt", "yuv420p")
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=size=80x64:rate=25", "-frames:v", "160", *codec, path)
+    with Decoder(path) as decoder:
+        frames = [frame.tobytes() for frame in decoder]
+    for number in range(5, 160, 6):
+        with Decoder(path, start=number / 25, count=3) as decoder:
+            assert [frame.tobytes() for frame in decoder] == frames[number : number + 3]
+        with Decoder(path) as decoder:
+            assert decoder[number].tobytes() == frames[number]
+
+
 @pytest.mark.parametrize(
     ("ending", "codec"),
     [

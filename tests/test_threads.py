@@ -13,7 +13,7 @@ from penstock import Pipeline
 
 reader, writer = os.pipe()
 spare = [os.pipe() for _ in range(2)]
-frame = bytearray(5000)  # more than a caller writes without a thread
+frame = bytearray(200_000)  # more than a caller writes without a thread
 with open("/proc/self/statm") as sizes:
     size_bytes = int(sizes.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
 before = resource.getrlimit(resource.RLIMIT_AS)

@@ -162,7 +162,7 @@ def test_workers_block_signals_except_those_of_their_own_faults(pair: tuple[int,
     """Workers block every signal, so that none of the program's ends up on them, but those of their own faults."""
     stream = penstock.Writer(pair[1])
     before = workers()
-    stream.submit(bytes(5000)).wait(10)
+    stream.submit(bytes(200_000)).wait(10)
     assert eventually(lambda: workers() - before)
     (worker,) = workers() - before
     status = Path(f"/proc/self/task/{worker}/status").read_text().splitlines()

@@ -36,9 +36,10 @@
 //! | [`conformance`] | tests for the caller's kinds of memory |
 
 #![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(loom))))]
-#![cfg_attr(loom, allow(dead_code))]
+#![cfg_attr(any(loom, windows), allow(dead_code, unused_macros))]
 
-#[cfg(not(target_os = "linux"))]
+// On Windows, only the lower half is there: `sys`, `sync` and `memory`.
+#[cfg(not(any(target_os = "linux", windows)))]
 compile_error!("penstock-core supports Linux only: it uses splice(2), vmsplice(2), tee(2) and /proc");
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!(
@@ -75,29 +76,29 @@ mod error;
 mod sync;
 mod sys;
 
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", not(loom)))]
 pub mod conformance;
 #[cfg(not(loom))]
 mod counter;
 #[cfg(not(loom))]
 mod memory;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", not(loom)))]
 mod pipe;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", not(loom)))]
 mod reader;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", not(loom)))]
 mod relay;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", not(loom)))]
 mod runtime;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", not(loom)))]
 mod tee;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", not(loom)))]
 mod writer;
 
 pub use error::{CustomError, Error};
 pub use sync::ticket::{CallbackId, Ticket};
 
-#[cfg(all(feature = "futures", not(loom)))]
+#[cfg(all(target_os = "linux", feature = "futures", not(loom)))]
 pub use reader::FrameStream;
 #[cfg(not(loom))]
 pub use {
@@ -110,6 +111,9 @@ pub use {
         AppliedPolicy, ClassLimit, Near, NotNear, PlacementNote, PolicyNote, Priority, PriorityNote,
         SchedulingClass, ThreadPolicy,
     },
+};
+#[cfg(all(target_os = "linux", not(loom)))]
+pub use {
     pipe::{
         ends::make_pipe,
         fifo::{Access, Fifo, FifoTicket, Opening},
@@ -133,14 +137,14 @@ pub use {
         transport::choice::{Mode, ReaderKind, Reason, Transport},
     },
 };
-#[cfg(all(feature = "tokio", not(loom)))]
+#[cfg(all(target_os = "linux", feature = "tokio", not(loom)))]
 pub use {reader::AsyncByteReader, writer::async_write::AsyncByteWriter};
 
 /// Functions that concern the whole process: writes by descriptor, its end and its forks.
 ///
 /// Programs that keep no [`Writer`] use [`pipe`](process::pipe), [`sync`](process::sync) and [`close`](process::close). The rest
 /// is for programs that host others, and end without returning from a `main` of Rust.
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", not(loom)))]
 pub mod process {
     pub use crate::{
         runtime::{exit::leave_exit_to_host, task::drain_tasks},
@@ -162,14 +166,6 @@ pub mod engine {
     #[cfg(not(loom))]
     pub use crate::{
         counter::{Counter, Stopwatch},
-        runtime::{
-            file_source::FileSource,
-            fork::{Own, PerProcess},
-            fork_fd::ForkFd,
-            poll_source::PollSource,
-            thread::{Fault, Signals, guarded, spawn, spawn_named},
-            waker::Waker,
-        },
         sync::{
             channel::{Channel, Stopped, Taken},
             deadline_after,
@@ -181,7 +177,19 @@ pub mod engine {
             ticket::{Completion, ticket},
             wait_until,
         },
-        sys::{Borrowed, Handle, SysError, handle, pipe::capacity as pipe_capacity},
+        sys::SysError,
+    };
+    #[cfg(all(target_os = "linux", not(loom)))]
+    pub use crate::{
+        runtime::{
+            file_source::FileSource,
+            fork::{Own, PerProcess},
+            fork_fd::ForkFd,
+            poll_source::PollSource,
+            thread::{Fault, Signals, guarded, spawn, spawn_named},
+            waker::Waker,
+        },
+        sys::{Borrowed, Handle, handle, pipe::capacity as pipe_capacity},
         writer::{
             by_descriptor::{Marks, Target, close_at, marks, sync_to, sync_writes, tickets_of},
             job::Mark,

@@ -25,6 +25,20 @@ class Shown(NamedTuple):
     is_key: bool
 
 
+class Expected(NamedTuple):
+    """What is known of a packet before it is decoded.
+
+    Attributes:
+        place: when its frame is shown, compared with those of others.
+        is_shown: whether it has a frame that is shown.
+        is_due: whether it must be decoded without fault.
+    """
+
+    place: int
+    is_shown: bool
+    is_due: bool
+
+
 class Account:
     """The frames of a stream, in the order in which they are shown.
 
@@ -126,6 +140,13 @@ class Account:
         """Whether the frames came in another order, or fewer of them although nothing is damaged."""
         is_other_order = bool((np.diff(other._order[self.shown]) <= 0).any())
         return is_other_order or not (self.is_damaged or len(self) == len(other))
+
+    def expected(self, floor: int, packet: int) -> Expected:
+        """What is known of a packet, for the frames from that of the packet `floor` on."""
+        place, is_shown = int(self._order[packet]), self.is_shown(packet)
+        if self.is_decoded and not is_shown:
+            return Expected(place, is_shown=False, is_due=True)
+        return Expected(place, is_shown, packet >= floor and place >= int(self._order[floor]))
 
     def is_before(self, packet: int, other: int) -> bool:
         """Whether the frame of a packet is shown before that of another."""

@@ -665,7 +665,8 @@ class Decoder(DecoderBase):
                     warn(f"{self._opened.path}: {warning}")
                 return self._by_number
             first, video = self._engine.lend() or (None, None)
-            file = RandomAccess(input_of(self._plan), self._engine.account, video)
+            chosen = input_of(self._plan.track, options, self._plan.decoder)
+            file = RandomAccess(chosen, self._engine.account, video)
             why = None if options.conceal_errors else partial(why_early, self._plan.track, file)
             self._by_number = self._by_numbers(file, Pixels(self._plan), first, why)
         return self._by_number

@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING
 from penstock._common.deadline import Deadline
 from penstock._decoding.confined_engine import isolation_of, read_confined
 from penstock._decoding.libav_engine import LibavEngine
-from penstock._decoding.open_video import OpenVideo, VideoInput, marks_damage
+from penstock._decoding.open_video import OpenVideo, VideoInput
 from penstock._decoding.plan import DecodeOptions, DecodePlan, alpha_decoder, as_stored, plan_decode
 from penstock._decoding.program_engine import ProgramEngine
-from penstock._decoding.sequence import Beginning, Sequence, SequenceFrame
+from penstock._decoding.sequence import Sequence, SequenceFrame
 from penstock._decoding.session import numbered_stream
 from penstock._facts.info import MediaInfo, Track, VideoInfo, check_decodable, check_no_grid, without_decoder
 from penstock._facts.opening import lacks_protocol, only_frame, open_media
 from penstock._facts.part import Part
-from penstock._facts.probing import PATIENCE_S, answer_of, info_of, probe, read_beginnings
-from penstock._facts.probing import Beginning as FirstPackets
+from penstock._facts.probing import PATIENCE_S, Beginning, answer_of, info_of, probe, read_beginnings
 from penstock._facts.questions import InProcess
-from penstock._facts.seeking import may_seek
 from penstock._facts.source import Source
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
+from penstock._formats import codecs
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -155,8 +154,7 @@ def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) 
     media = probe(opened)
     video = chosen_video(media, stream, options)
     plan = plan_decode(None, Track(opened.url, media, video), options)
-    place = Beginning(plan.part, may_seek(video.codec, video.pixel_format))
-    return LibavEngine(plan, Sequence(_chosen(opened, media.container, video, options), place), reason)
+    return LibavEngine(plan, Sequence(input_of(plan.track, options, plan.decoder), plan.part), reason)
 
 
 def _read_url(opened: Source, options: DecodeOptions, stream: int | None) -> Engine:
@@ -205,54 +203,42 @@ def _opened_at(
     media = info_of(opened, opened_video.container, beginnings)
     video = chosen_video(media, stream, options)
     part = Part.of(options.start, options.end, media, video)
-    beginning = Beginning(part, may_seek(video.codec, video.pixel_format))
-    return Sequence(chosen, beginning, opened_video), None, media, video
+    return Sequence(chosen, part, opened_video), None, media, video
 
 
 def _opened_video(
     opened: Source, options: DecodeOptions, stream: int | None
-) -> tuple[VideoInput, OpenVideo, dict[int, FirstPackets]]:
+) -> tuple[VideoInput, OpenVideo, dict[int, Beginning]]:
     """Opens a file for its video, from its beginning, and the first packets of its streams."""
-    container = open_media(opened.url, path=opened.path, stall_timeout=_stall_timeout(opened, options))
-    video = chosen_video(info_of(opened, container, {}), stream, options)
+    container = open_media(opened.url, path=opened.path, stall_timeout=_stall_timeout(opened.url, options))
+    media = info_of(opened, container, {})
+    video = chosen_video(media, stream, options)
     beginnings, packets = read_beginnings(container, undecoded=video.index)
-    chosen = _chosen(opened, container.format.name, video, options)
+    decoder = alpha_decoder(None, opened.url, video, options)
+    chosen = input_of(Track(opened.url, media, video), options, decoder)
     own = [packet for packet in packets if packet.stream_index == video.index]
     # What can't be decoded again to check damage is decoded so that none is made up, where that can be had.
-    is_checked = chosen.is_opened_once and chosen.threads is None and marks_damage(video.codec)
+    is_checked = chosen.is_opened_once and chosen.threads is None and codecs.known(video.codec).marks_damage
     has_threads = (chosen.is_strict or chosen.is_opened_once) and not is_checked
     return chosen, OpenVideo(chosen, has_threads=has_threads, container=container, ahead=own), beginnings
 
 
-def _chosen(opened: Source, container: str, video: VideoInfo, options: DecodeOptions) -> VideoInput:
-    return VideoInput(
-        source=opened.url,
-        path=opened.path,
-        container=container,
-        index=video.index,
-        decoder=alpha_decoder(None, opened.url, video, options),
-        is_strict=not options.conceal_errors,
-        threads=options.settings.threads,
-        is_opened_once=not endpoints.is_path(opened.url),
-        stall_timeout=_stall_timeout(opened, options),
-    )
+def _stall_timeout(url: str, options: DecodeOptions) -> float | None:
+    return None if endpoints.is_path(url) else options.settings.stall_timeout
 
 
-def _stall_timeout(opened: Source, options: DecodeOptions) -> float | None:
-    return None if endpoints.is_path(opened.url) else options.settings.stall_timeout
-
-
-def input_of(plan: DecodePlan) -> VideoInput:
-    """What libav reads for a plan."""
-    track, options = plan.track, plan.options
+def input_of(track: Track, options: DecodeOptions, decoder: str | None) -> VideoInput:
+    """What libav reads, by that decoder."""
     return VideoInput(
         source=track.source,
         path=track.media.path,
         container=track.media.container,
         index=track.video.index,
-        decoder=plan.decoder,
+        decoder=decoder,
         is_strict=not options.conceal_errors,
         threads=options.settings.threads,
+        is_opened_once=not endpoints.is_path(track.source),
+        stall_timeout=_stall_timeout(track.source, options),
     )
 
 

@@ -36,9 +36,10 @@ if TYPE_CHECKING:
 
 # Chosen: more than a packet of any codec. Times that differ by less from what was counted are rounded.
 _GAP_S = 0.1
-# Chosen: so long a decoder of a lossy codec has decoded before its samples are the same as from the beginning. MP3 and
-# AAC need a tenth of that, and Opus the most.
-_PREROLL_S = 1.0
+# Chosen: so long a decoder of a lossy codec has decoded before its samples are the same as from the beginning. Opus
+# needs the most. The codecs that are named need a part of that: MP3 at a low bit rate 0.3 s, the others two packets.
+_PREROLL_S, _SHORT_PREROLL_S = 1.0, 0.5
+_QUICKLY_RIGHT = ("aac", "ac3", "eac3", "mp2", "mp3", "vorbis")
 # Chosen: so many frames show how the times of packets are rounded.
 _FIRST_FRAMES = 24
 # The filter of libav's resampler has 32 taps, at the lower of both rates. Chosen: twice as many.
@@ -203,6 +204,8 @@ class OpenSound:
     def seek(self, pts: int) -> bool:
         """Goes to a packet at or before this time, or so libav believes. False if it can't."""
         self._reading = None  # PyAV would crash, or give packets of two places
+        if self.codec.is_open and self.codec.name in _NOISY:
+            self.rewind()  # to flush libav's decoder of AC-3 would reset that option
         try:
             self.container.seek(pts, stream=self._stream)
         except (LibavError, OverflowError):
@@ -312,7 +315,8 @@ class PlacedSound:
         self._lead = 0
         if self._own != self._rate:
             self._lead = math.ceil(_LEAD_TAPS * max(1.0, self._own / self._rate))
-        self._preroll = 0 if self._sound.is_lossless else round(_PREROLL_S * self._own)
+        preroll_s = _SHORT_PREROLL_S if chosen.audio.codec in _QUICKLY_RIGHT else _PREROLL_S
+        self._preroll = 0 if self._sound.is_lossless else round(preroll_s * self._own)
 
     @property
     def nearby(self) -> float:

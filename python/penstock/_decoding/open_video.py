@@ -18,6 +18,7 @@ from av.error import FFmpegError as LibavError
 from penstock._common.control_groups import whole_cpus
 from penstock._facts.index import Unwrapped
 from penstock._facts.opening import decode, demux, open_media
+from penstock._formats import codecs
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -29,13 +30,6 @@ if TYPE_CHECKING:
 
 #: Threads of libav at most. Chosen: each has a frame in flight, and libav itself starts no more if it may choose.
 MOST_THREADS = 16
-# Codecs whose decoders mark each frame of which they conceal a part. Others don't mark all of them: libav is asked to
-# stop at an error there (`err_detect=explode`). For the codecs here, it would also find errors in whole files: in H.264
-# that begins inside a group, and in fields of MPEG-2. Measured: 60 mutations of a file for each codec. Of those that
-# `explode` shows, none is unmarked here, but 10 are of H.265, and 30 of Motion JPEG.
-_MARKING = frozenset(
-    ("h264", "mpeg1video", "mpeg2video", "mpeg4", "h263", "flv1", "msmpeg4v3", "wmv2", "rv20")
-)
 _NO_LENGTH = (
     "the server told no length and closed the connection, so the video may be cut. Check the last time_s"
 )
@@ -126,7 +120,7 @@ class OpenVideo:
     @property
     def conceals(self) -> bool:
         """Whether the decoder goes on at damage, and marks the frames that it has made up in part."""
-        return self._threads == 1 and marks_damage(self.codec_name)
+        return self._threads == 1 and codecs.known(self.codec_name).marks_damage
 
     def _begin(self, container: InputContainer | None = None, ahead: Iterable[Packet] = ()) -> None:
         chosen = self._chosen
@@ -151,9 +145,9 @@ class OpenVideo:
         # By frames alone: the threads of slices can't be left behind in the child of a fork.
         codec.thread_type = ThreadType.NONE if threads == 1 else ThreadType.FRAME
         codec.thread_count = min(threads, MOST_THREADS)
-        conceals = threads == 1 and marks_damage(self.codec_name)
-        # To libav's decoder of TIFF, a tag that it does not know would be damage, and most files have one.
-        if self._chosen.is_strict and self.codec_name != "tiff" and not conceals:
+        known = codecs.known(self.codec_name)
+        conceals = threads == 1 and known.marks_damage
+        if self._chosen.is_strict and not known.is_lenient and not conceals:
             codec.options = {"err_detect": "explode"}
 
     def decoder_of_one(self) -> VideoCodecContext:
@@ -265,11 +259,6 @@ class OpenVideo:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def marks_damage(codec: str) -> bool:
-    """Whether a decoder of this codec with one thread marks each frame of which it conceals a part."""
-    return codec in _MARKING
 
 
 def _decoder_like(stream: VideoStream) -> VideoCodecContext:

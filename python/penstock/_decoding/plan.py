@@ -51,6 +51,7 @@ from penstock._ffmpeg.command.settings import (
 from penstock._ffmpeg.program import capabilities
 from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._ffmpeg.program.sandbox import Sandbox
+from penstock._formats import codecs
 from penstock._native import _Conversion
 from penstock.errors import DecoderError
 
@@ -66,8 +67,6 @@ _CONVERTED_ALIKE = ("yuv420p", "yuv422p", "yuv444p")
 _FULL_CHROMA = {f"{name}{depth}": f"yuv444p{depth}" for name in _CONVERTED_ALIKE for depth in ("", "10le")}
 # FFmpeg's names of full-range YUV.
 _FULL_RANGE = {"yuvj420p": "yuv420p", "yuvj422p": "yuv422p", "yuvj444p": "yuv444p"}
-# FFmpeg's decoders that read alpha stored beside the frames. Its native decoders of these codecs ignore it.
-_ALPHA_DECODERS = {"vp8": "libvpx", "vp9": "libvpx-vp9"}
 _AUTOROTATION = frozenset(("autorotate", "noautorotate"))
 _CODEC_OPTIONS = ("c", "c:v", "codec", "codec:v", "vcodec")
 # The transfer characteristics of HDR, and FFmpeg's filters that make SDR of it.
@@ -433,7 +432,7 @@ def alpha_decoder(program: str | None, source: str, video: VideoInfo, options: D
         or is_chosen
     ):
         return None
-    name = _ALPHA_DECODERS[video.codec]
+    name = codecs.known(video.codec).alpha_decoder or ""
     known = codecs_available if program is None else capabilities.decoders(program)
     if known and name not in known:
         raise DecoderError(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 from av.error import FFmpegError as LibavError
 from av.video.frame import VideoFrame
 
@@ -46,6 +48,18 @@ def too_large(width: int, height: int, pixel_format: str) -> ValueError:
     return ValueError(
         f"a frame of {width}x{height} pixels in {pixel_format} is beyond FFmpeg's limit of 2 GiB. Pass a smaller size"
     )
+
+
+def are_same(frame: LibavFrame, other: LibavFrame) -> bool:
+    """Whether two frames have the same pixels."""
+    return plane_rows(frame) == plane_rows(other) and all(map(np.array_equal, _pixels(frame), _pixels(other)))
+
+
+def _pixels(frame: LibavFrame) -> Iterator[npt.NDArray[np.uint8]]:
+    """The bytes of each plane, without what lies between its rows."""
+    for plane, (rows, row_bytes) in zip(frame.planes, plane_rows(frame), strict=True):
+        memory = np.frombuffer(plane, np.uint8)  # type: ignore[call-overload]
+        yield memory[:row_bytes] if rows == 1 else memory.reshape(-1, plane.line_size)[:rows, :row_bytes]
 
 
 def _row_bytes(frame: LibavFrame) -> list[int]:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from itertools import chain, groupby, islice, takewhile
+from functools import partial
+from itertools import chain, count, groupby, islice, takewhile
 from typing import TYPE_CHECKING
 
+import numpy as np
 from av.error import FFmpegError as LibavError
 
 from penstock._decoding.account import Account
 from penstock._decoding.open_video import OpenVideo, VideoInput, keep_in_child
-from penstock._decoding.sequence import account_by_decoding
+from penstock._decoding.planes import are_same
+from penstock._decoding.run import CheckedRun, LostError, UnnamedError, account_by_decoding
 from penstock._decoding.unneeded import unneeded
-from penstock._facts.index import facts_of, packet_of, table_of
+from penstock._facts.index import facts_of, table_of
+from penstock._facts.part import place_at
 from penstock._ffmpeg.command import endpoints
 from penstock.errors import DecoderError
 
@@ -23,7 +27,8 @@ if TYPE_CHECKING:
 
     from penstock._facts.index import Facts, Packet, Packets
 
-# Groups of pictures before that of a frame with which a decode is tried again. Guessed: one is enough for open groups.
+# Groups of pictures before that of a frame with which a decode is tried again although libav tells of damage. Guessed:
+# one is enough for open groups.
 _EARLIER_STARTS = 2
 # Seeks that may go past their target, before the file is read from its beginning. Guessed.
 _EARLIER_SEEKS = 4
@@ -37,15 +42,11 @@ class RenumberedError(Exception):
     """The account was wrong, and there is another one: numbers of frames stand for other ones."""
 
 
-class _LostError(Exception):
-    """A frame doesn't come, or not in its order. Its argument is the frame's place."""
-
-
 class RandomAccess:
     """Frames of one video stream of a file, in any order.
 
     Args:
-        account: the account of the frames, if iteration has made it.
+        account: the account of the frames, if iteration has made it; or of those up to some place.
         video: the stream, if iteration has opened it: at its beginning, and without a decoder in use.
 
     Raises:
@@ -106,7 +107,7 @@ class RandomAccess:
             raise DecoderError(f"{self.path} has changed since it was opened. Open it again")
         try:
             yield from self._frames(places)
-        except _LostError as lost:
+        except LostError as lost:
             if self._is_wrong():
                 raise RenumberedError from None
             raise DecoderError(f"{self.path}: frame {lost.args[0]} is damaged or missing") from None
@@ -135,25 +136,50 @@ class RandomAccess:
             for packet, frame in decode.frames(account, start, missing):
                 yield wanted[packet], frame
             for packet in sorted(missing):
-                yield wanted[packet], self._again(packet, wanted[packet])
+                yield wanted[packet], self._again(packet, wanted[packet])[1]
 
-    def _again(self, packet: int, place: int) -> VideoFrame:
-        """Decodes a missing frame again, on one thread: several threads lose frames beside a damaged one, too."""
-        starts = list(islice(self.account.starts(packet), 1 + _EARLIER_STARTS))
+    def whole_from(self, pts: int) -> tuple[int, int]:
+        """When the keyframe is shown with which a decoder must begin for the frame on screen at a time, and that frame.
+
+        Raises:
+            LostError: there is none: the frame is damaged or missing.
+        """
+        account = self.account
+        place = place_at(np.array(account.pts, np.int64), pts)
+        start, _ = self._again(int(account.shown[place]), place)
+        return int(account.packets.pts[start]), account.pts[place]
+
+    def _again(self, packet: int, place: int) -> tuple[int, VideoFrame]:
+        """Decodes a missing frame again, on one thread: several threads lose frames beside a damaged one, too.
+
+        Where libav tells of no damage, a decoder may make whole pictures only some frames, or groups, after what is
+        called a keyframe (x264's intra-refresh). So it begins ever earlier, until two decodes agree.
+
+        Returns:
+            The packet with which the decode began, and the frame.
+        """
+        starts = self.account.starts(packet)
+        start = floor = next(starts)
+        before: VideoFrame | None = None
         with _Decode(self._chosen, OpenVideo(self._chosen, has_threads=False)) as decode:
-            for number, start in enumerate(starts):
-                takes_corrupt = start == starts[-1] and not self._chosen.is_strict
-                missing = {packet}
-                # Of several groups, the first is for decoders that make whole pictures only some frames later.
-                floor = starts[max(0, number - 1)]
-                frames = dict(
-                    decode.frames(
-                        self.account, start, missing, floor=floor, takes_corrupt=takes_corrupt, ends=True
-                    )
+            for tries in count(1):
+                is_last = start == 0 or (tries > _EARLIER_STARTS and decode.has_failed)
+                found = decode.frames(
+                    *(self.account, start, {packet}),
+                    floor=floor,
+                    takes_damaged=is_last and not self._chosen.is_strict,
+                    ends=True,
                 )
-                if not missing:
-                    return frames[packet]
-        raise _LostError(place)
+                frame = next((frame for _, frame in found), None)
+                agrees = tries == 1 or is_last or (before is not None and frame and are_same(before, frame))
+                if frame is not None and agrees:
+                    return start, frame
+                if is_last:
+                    break
+                before, floor = frame, start
+                for _ in range(1 << max(0, tries - 2)):
+                    start = next(starts, start)
+        raise LostError(place)
 
     def _decode_for(self, start: int, wanted: set[int], latest: _Decode | None) -> _Decode:
         """The decode that leads to these packets if one does; else one that seeks, of this call if it has one."""
@@ -188,21 +214,16 @@ class _Decode:
 
     def __init__(self, chosen: VideoInput, video: OpenVideo | None = None) -> None:
         self._chosen, self.video = chosen, video or OpenVideo(chosen, has_threads=True)
-        self._decoded: Iterator[VideoFrame] = iter(())
-        # Numbers of packets:
-        self._start, self._sent = 0, -1  # the first and the last one that the decoder got
-        self._checked = -1  # all packets up to this one have returned their frames
-        self._came: set[int] = set()  # packets after `_checked` that have returned theirs
-        self._last: int | None = None  # the packet of the last frame; None if the next decode must seek
+        self._run: CheckedRun | None = None  # None if the next decode must seek
+        self._last: int | None = None  # the packet of the last frame
         self._recent: dict[int, VideoFrame] = {}
-        self._failed: list[int] = []  # the last packet at each error of libav's, which threads tell late
         self._may_skip: Callable[[int], bool] = lambda _: False  # whether nobody wants the frame of a packet
-        self._unneeded = unneeded(self.video.codec)
+        self.has_failed = False  # libav has told of damage
 
     @property
     def is_in_use(self) -> bool:
         """Whether it has come to a place from which decoding may go on."""
-        return self._last is not None
+        return self._run is not None
 
     def frames(
         self,
@@ -211,83 +232,58 @@ class _Decode:
         wanted: set[int],
         *,
         floor: int | None = None,
-        takes_corrupt: bool = False,
+        takes_damaged: bool = False,
         ends: bool = False,
     ) -> Iterator[tuple[int, VideoFrame]]:
-        """Yields the frames of the packets in `wanted`, and removes each packet from the set.
-
-        If a frame did not come, the set has that packet and all requested ones after it again: they may depend on it.
+        """Yields the frames of the packets in `wanted`, and removes each packet from the set, unless its frame is lost.
 
         Args:
             start: the packet with which a decoder may begin to get all of them.
             floor: the first packet whose frame must come; None for `start`.
-            takes_corrupt: whether a frame may be one that libav calls corrupt.
+            takes_damaged: whether a frame may be one that libav calls damaged.
             ends: whether the decoder gets no later packet: at a damaged one, it would lose frames of earlier ones.
                 Then it gets all before, too: otherwise none whose frame nobody wants, and no other frame needs.
         """
-        last, delivered = max(wanted), set(wanted)
-        until = account.in_order(wanted)[0]
-        is_sure = self._chosen.is_strict and account.is_sure and not ends
+        delivered, missing = set(wanted), account.in_order(wanted)
+        is_sure, until = self._chosen.is_strict and account.is_sure and not ends, missing[0]
         self._may_skip = lambda one: is_sure and one not in delivered and account.is_before(one, until)
-        if not self.leads_to(account, start, wanted):
-            self._go_to(account, start, account.end_of(last) if ends else None)
-            if floor is not None:
-                self._start, self._checked = floor, floor - 1
+        if ends or not self.leads_to(account, start, wanted):
+            last = account.end_of(max(wanted)) if ends else None
+            self._go_to(account, start, floor or start, last, takes_damaged=takes_damaged)
         for packet in wanted & self._recent.keys():
             wanted.discard(packet)
             yield packet, self._recent[packet]
-        awaited = account.in_order(self._awaited(account, last) if self._chosen.is_strict else wanted)
-        for frame in self._decoded if awaited else ():
-            self._last = packet = packet_of(frame)
-            is_corrupt = frame.is_corrupt or packet in self._failed or account.packets.is_corrupt[packet]
-            if is_corrupt and not takes_corrupt:
-                self._failed.append(packet)
-            else:
-                self._came.add(packet)
-                if packet in wanted:
-                    wanted.discard(packet)
-                    yield packet, frame
-                if not wanted:
-                    self._keep(packet, frame)
-                while awaited and awaited[-1] in self._came:
-                    awaited.pop()
-            if not awaited or account.is_before(awaited[-1], packet):
-                break  # that one is lost, or comes later than its time says
-        has_failed = self._chosen.is_strict and self._has_lost_others(account)
-        if not awaited and not has_failed:
-            self._checked = max(self._checked, last)
-            self._came = {packet for packet in self._came if packet > self._checked}
-        else:
-            self._last = None  # nothing goes on from here
-            failed = min(delivered) if has_failed else min(awaited)
-            wanted |= {packet for packet in delivered if packet >= failed}
+        while wanted:
+            while missing[-1] not in wanted:
+                missing.pop()
+            packet, frame = self._next() or (missing[-1], None)
+            if frame is None or account.is_before(missing[-1], packet):
+                self._run = None  # nothing goes on from here
+                return
+            self._keep(packet, frame)
+            if packet in wanted:
+                wanted.discard(packet)
+                yield packet, frame
 
-    def _has_lost_others(self, account: Account) -> bool:
-        """Whether a packet may be damaged whose frame is not awaited, or came all the same, and and others need it.
-
-        It isn't awaited if an edit list hides it, or if the packet has none of its own.
-        """
-        if self.video.has_threads and self._failed:
-            packets = range(self._start, self._sent + 1)
-            # Frames before the one with which the decoder began may depend on others.
-            has_leading = any(account.is_before(one, self._start) for one in packets)
-            return not (has_leading and all(map(account.is_shown, packets)))
-        return any(
-            not account.is_shown(one) and (account.is_decoded or not account.is_before(one, self._start))
-            for one in self._failed
-        )
-
-    def _awaited(self, account: Account, last: int) -> Iterator[int]:
-        """The packets up to `last` whose frames have yet to come."""
-        for packet in range(self._checked + 1, last + 1):
-            # Frames before the one with which the decoder began may depend on others.
-            is_to_come = account.is_shown(packet) and not account.is_before(packet, self._start)
-            if is_to_come and packet not in self._came:
-                yield packet
+    def _next(self) -> tuple[int, VideoFrame] | None:
+        """The next frame, with its packet; None if there is none, or it is lost."""
+        run = self._run
+        assert run is not None
+        try:
+            while not run.ready and not run.is_at_end:
+                run.step()
+        except (LostError, UnnamedError):
+            return None
+        finally:
+            self.has_failed |= run.has_failed
+        if not run.ready:
+            return None
+        self._last, _, frame = run.ready.popleft()
+        return self._last, frame
 
     def lent(self) -> InputContainer:
         """The open file, for a caller who may move it: the next frame begins with a seek."""
-        self._last = None
+        self._run = None
         return self.video.container
 
     def _keep(self, packet: int, frame: VideoFrame) -> None:
@@ -297,7 +293,7 @@ class _Decode:
             del self._recent[next(iter(self._recent))]
 
     def close(self) -> None:
-        self._decoded = iter(())
+        self._run = None
         self._recent.clear()
         self.video.close()
 
@@ -309,24 +305,29 @@ class _Decode:
 
     def leads_to(self, account: Account, start: int, wanted: set[int]) -> bool:
         """Whether decoding on from here gives all the frames, with no later start to seek to."""
-        last = self._last
+        run, last = self._run, self._last
         return (
-            last is not None
-            and start <= self._sent + 1
+            run is not None
+            and last is not None
+            and start <= run.number + 1
             and all(packet in self._recent or account.is_before(last, packet) for packet in wanted)
         )
 
-    def _go_to(self, account: Account, start: int, last: int | None) -> None:
+    def _go_to(
+        self, account: Account, start: int, floor: int, last: int | None, *, takes_damaged: bool
+    ) -> None:
         """Lets the next frame be the first that a decoder makes from the packet `start` on, of packets up to `last`."""
-        self._start, self._checked, self._last = start, start - 1, None
-        self._came.clear()
+        self._last = None
         self._recent.clear()
-        self._failed.clear()
-        self._unneeded = unneeded(self.video.codec)
-        packets = self._packets_from(account, start)
-        wanted = (one for one in packets if one[0] >= start)
-        self._decoded = self._frames_of(
-            wanted if last is None else takewhile(lambda one: one[0] <= last, wanted)
+        is_unneeded = unneeded(self.video.codec)
+        packets = (one for one in self._packets_from(account, start) if one[0] >= start)
+        self._run = CheckedRun(
+            self.video,
+            packets if last is None else takewhile(lambda one: one[0] <= last, packets),
+            partial(account.expected, floor),
+            skips=lambda number, packet: is_unneeded(packet) and self._may_skip(number),
+            is_strict=self._chosen.is_strict,
+            takes_damaged=takes_damaged,
         )
 
     def _packets_from(self, account: Account, start: int) -> Iterator[tuple[int, Packet]]:
@@ -365,24 +366,6 @@ class _Decode:
         """All packets."""
         self.video.rewind()
         return 0, _until_error(self.video.packets())
-
-    def _frames_of(self, numbered: Iterable[tuple[int, Packet]]) -> Iterator[VideoFrame]:
-        """The frames of packets with their numbers."""
-        for self._sent, packet in numbered:
-            if self._unneeded(packet) and self._may_skip(self._sent):
-                self._came.add(self._sent)
-                continue
-            packet.pts = self._sent  # the decoder gives it to the frame
-            yield from self._frames_by(packet)
-        yield from self._frames_by(None)
-
-    def _frames_by(self, packet: Packet | None) -> list[VideoFrame]:
-        """What the decoder gives when it gets the packet; None stands for the end of the file."""
-        try:
-            return self.video.decode(packet)
-        except LibavError:
-            self._failed.append(self._sent)
-            return []
 
 
 def _until_error(packets: Iterator[Packet]) -> Iterator[Packet]:

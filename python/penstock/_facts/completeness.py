@@ -32,6 +32,7 @@ from penstock._facts.index import (
 from penstock._facts.info import AudioInfo, MediaInfo, Track, VideoInfo
 from penstock._facts.opening import decode, demux, ends_with_fragment, open_stream, times_may_jump
 from penstock._ffmpeg.command import endpoints
+from penstock._formats import containers
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -42,9 +43,6 @@ if TYPE_CHECKING:
 
 #: The warning for a file that was cut out of a longer one, such as a recording of a broadcast.
 BEGINS_INSIDE = "the file begins in the middle of a GOP, so its first frames may be missing or wrong"
-# Containers whose header says how long the video is. For others FFmpeg measures what is there (MPEG-TS, Y4M) or
-# guesses from the bit rate; neither shows a cut. AVI's header is often wrong, so that `_wrong_count` warns.
-_TELLING = ("mov", "matroska", "flv", "mxf")
 # Guessed: a file that was cut off lacks more than this share. A whole file may lack less: it was trimmed between two
 # frames, or its last frame is shown for long, whose duration Matroska and FLV do not store.
 _MISSING_SHARE = 1 / 3
@@ -62,12 +60,10 @@ _MOST_HEAD_BYTES = 12
 _MOST_PAGE_BYTES = 65_307
 # More than one frame, with times that Matroska and FLV round to 1 ms.
 _FRAMES_APART = 1.5
-# Containers of sound whose header tells the length, and whose cut FFmpeg does not notice in each case.
-_TELLING_SOUND = ("aiff", "au", "caf", "flac", "flv", "mp3", "tta", "wv")
 # Chosen: more than two packets of any codec.
 _SOUND_APART_S = 0.25
-# Containers of samples, whose header counts these. Chosen: more than the rounding of a time.
-_COUNTING_SOUND, _SAMPLES_APART_S = ("aiff", "au"), 1e-5
+# The same where the header counts samples. Chosen: more than the rounding of a time.
+_SAMPLES_APART_S = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +183,8 @@ class SoundEnd:
 
 def why_sound_incomplete(source: str, media: MediaInfo, audio: AudioInfo) -> str | None:
     """Why the end of the sound `audio` seems to be cut off; None if nothing shows that."""
-    if (
-        endpoints.identity(source) is None
-        or media.container not in _TELLING_SOUND
-        or media.duration_s is None
-    ):
+    is_known = endpoints.identity(source) is not None and media.duration_s is not None
+    if not is_known or not containers.known(media.container).tells_sound:
         return None
     read = SoundEnd()
     try:
@@ -223,7 +216,7 @@ def why_sound_ends_early(
     if media.container == endpoints.QUICKTIME and (listed := len(stream.index_entries)):
         last = stream.index_entries[listed - 1]
         return _CUT_OFF if last.pos + last.size > identity.size_bytes else None
-    if media.container not in _TELLING_SOUND or media.duration_s is None:
+    if not containers.known(media.container).tells_sound or media.duration_s is None:
         return None
     if read.back is not None:  # FFmpeg 5.1 leaves out frames of FLAC there
         at_s = float(read.back * audio.time_base)
@@ -234,7 +227,7 @@ def why_sound_ends_early(
     if media.container == "mp3" and _is_guess(own_s, read, audio, identity.size_bytes):
         return None
     ends_s = float((read.end or 0) * audio.time_base)
-    apart_s = _SAMPLES_APART_S if media.container in _COUNTING_SOUND else _SOUND_APART_S
+    apart_s = _SAMPLES_APART_S if containers.known(media.container).counts_samples else _SOUND_APART_S
     if ends_s < own_s - apart_s:
         return f"the audio should last {own_s:.3f} s by its header, but ends at {ends_s:.3f} s"
     return None
@@ -385,7 +378,12 @@ def _early_by_length(
     """Why the video ends before its container says, or has later packets."""
     media, video = track.media, track.video
     frame_s = max(delivered.longest_s, float(1 / video.frame_rate) if video.frame_rate else 0.0)
-    if not _is_telling(media) or not frame_s or media.duration_s is None or video.duration_s is None:
+    if (
+        not containers.known(media.container).tells_length
+        or not frame_s
+        or media.duration_s is None
+        or video.duration_s is None
+    ):
         return None
     if not _is_early(delivered.last_s, video.duration_s, video.start_s, frame_s):
         return None
@@ -464,7 +462,7 @@ def shown_times(track: Track) -> Sequence[tuple[int, int]] | None:
 def known_frames(track: Track) -> int | None:
     """The number of frames that the container claims to show; None if it claims none, or if that is unknown."""
     source, media, video = track.source, track.media, track.video
-    if video.is_attached_picture or not media.container.startswith("mov,"):
+    if video.is_attached_picture or media.container != endpoints.QUICKTIME:
         return None
     if endpoints.identity(source) is not None:
         place = source, media.container, video.index
@@ -505,7 +503,7 @@ def _strange(track: Track, delivered: Delivered) -> str | None:
     is_url = not endpoints.is_path(track.source)
     if (
         is_url
-        and _is_telling(media)
+        and containers.known(media.container).tells_length
         and _lacks_a_part(delivered.last_s, media.duration_s or 0.0, media.start_s)
     ):
         return (
@@ -524,11 +522,6 @@ def _ends_with_last_page(source: str, size_bytes: int) -> bool:
     return at < 0 or len(pages) <= at + 5 or bool(pages[at + 5] & 4)
 
 
-def _is_telling(media: MediaInfo) -> bool:
-    """Whether the container's header says how long the video is."""
-    return media.container.partition(",")[0] in _TELLING
-
-
 def _wrong_count(track: Track, delivered: Delivered) -> str | None:
     """How the header's number of frames differs from the delivered one; None if it does not.
 
@@ -542,7 +535,7 @@ def _wrong_count(track: Track, delivered: Delivered) -> str | None:
         missing = claimed - delivered.frames
         most = 1 if media.audio else 0  # FFmpeg writes one more where there is sound
         is_wrong = abs(missing) > most and abs(missing - _empty_chunks(track)) > most
-    elif media.container.startswith("mov,"):
+    elif media.container == endpoints.QUICKTIME:
         is_known = known_frames(track) == delivered.frames
         if is_known and delivered.frames > claimed:
             return (

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from av import Codec
 
 from penstock._facts.opening import demux, has_no_times, open_stream, times_may_jump
+from penstock._formats import codecs
 
 if TYPE_CHECKING:
     from av.packet import Packet as AnyPacket
@@ -28,11 +29,6 @@ REORDERED = 16
 NO_TIME = -(1 << 63)
 # Times of MPEG's containers begin again at 0 after 26.5 hours: they have 33 bits, in units of 1/90000 s.
 _WRAP, _WRAPPING_UNIT = 2**33, Fraction(1, 90_000)
-# Codecs of which each packet holds one frame that is shown, or one of its two fields, besides codecs whose frames need
-# no others. A packet of other codecs may hold none, such as VP8's alternative reference frames.
-_ONE_A_PACKET = frozenset(("h264", "hevc", "vp9", "av1", "mpeg1video", "mpeg2video", "ffv1", "png", "cfhd"))
-# Of those, and of others whose packets containers wrongly mark as keyframes, each packet holds no field.
-_WHOLE_A_PACKET = frozenset(("ffv1", "png", "cfhd", "gif", "wmv1", "wmv2"))
 # Units by which containers round times, each by itself.
 _ROUNDED = 2
 # AVFieldOrder in libavcodec.
@@ -43,9 +39,9 @@ _ANY_RATE = Fraction(25)
 _FIELD_SHARE = 0.75
 
 
-def expected_frames(codec: str, packets: int) -> int | None:
+def expected_frames(name: str, packets: int) -> int | None:
     """The number of frames in so many shown, non-empty packets; None if the codec does not determine that."""
-    return packets if codec in _WHOLE_A_PACKET or _is_alone(codec) else None
+    return packets if codecs.known(name).has_no_fields or _is_alone(name) else None
 
 
 @cache
@@ -200,7 +196,7 @@ def names_frames(packets: Packets, stream: VideoStream) -> bool:
     """
     codec = stream.codec_context
     name = codec.codec.canonical_name
-    if not len(packets.pts) or not (name in _ONE_A_PACKET or _is_alone(name)):
+    if not len(packets.pts) or not (codecs.known(name).has_frame_in_each or _is_alone(name)):
         return False
     if not (packets.is_key[0] and packets.have_distinct_times) or has_hidden_frames(packets, stream):
         return False

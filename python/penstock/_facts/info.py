@@ -10,9 +10,9 @@ from shlex import quote
 from typing import TypeVar
 
 from penstock._common.notebook import HtmlTable, player, table
-from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.colors import MATRIX_NAMES
 from penstock._ffmpeg.command.settings import ContentLight, MasteringDisplay
+from penstock._formats import containers
 from penstock.errors import DecoderError
 
 _Stream = TypeVar("_Stream", "VideoInfo", "AudioInfo")
@@ -40,8 +40,6 @@ _MATRICES = {
 RANGES = {1: "limited", 2: "full"}
 # FFmpeg's layouts of 1 to 8 channels where none is named, as in NUT.
 _USUAL_LAYOUTS = (None, "mono", "stereo", "2.1", "4.0", "5.0", "5.1", "6.1", "7.1")
-# Containers that hold times as they were written.
-_ABSOLUTE = (endpoints.QUICKTIME, endpoints.MATROSKA, "nut")
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +283,7 @@ class MediaInfo:
 
 def exact_zero(media: MediaInfo) -> Fraction:
     """`MediaInfo.zero_s` exactly: libav rounds the start of a file to microseconds, but not that of a stream."""
-    if media.container in _ABSOLUTE or media.start_s is None:
+    if containers.known(media.container).keeps_times or media.start_s is None:
         return Fraction(0)
     streams: tuple[VideoInfo | AudioInfo, ...] = (*media.video, *media.audio)
     exact = (

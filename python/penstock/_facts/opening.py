@@ -27,6 +27,7 @@ from penstock._ffmpeg.program import messages
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._ffmpeg.program.process import is_unfinished
+from penstock._formats.containers import known
 from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
@@ -34,9 +35,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# PyAV sets it, and libav then makes wrong times of H.264 in AVI (AVFMT_FLAG_GENPTS in libavformat/avformat.h). In
-# MPEG-PS, packets may have no times, and libav's are right.
-_GEN_PTS, _WITHOUT_TIMES = 0x0001, "mpeg"
+# PyAV sets it, and libav then makes wrong times of H.264 in AVI (AVFMT_FLAG_GENPTS in libavformat/avformat.h).
+_GEN_PTS = 0x0001
 # PyAV 18 raises for tags that are no UTF-8, if it is not told to do what PyAV 19 does always.
 _ANY_TAGS: dict[str, Any] = {"metadata_errors": "surrogateescape"} if av.__version__.startswith("18.") else {}
 # The demuxer that takes every text file named *.txt for a recording of a terminal, and draws it.
@@ -98,7 +98,7 @@ def open_media(
     if media.format.name == _TEXT_CONTAINER:
         media.close()
         raise DecoderError(f"{path} is a text file, not a media file")
-    if media.format.name != _WITHOUT_TIMES:
+    if not known(media.format.name).may_lack_times:
         media.flags &= ~_GEN_PTS
     return media
 

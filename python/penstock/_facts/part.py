@@ -15,8 +15,9 @@ from penstock._facts.completeness import CHEAP_BYTES
 from penstock._facts.index import REORDERED, Unwrapped
 from penstock._facts.info import zero_of
 from penstock._facts.opening import demux, open_stream
-from penstock._facts.seeking import ROUNDED_S, WITH_INDEX, Clock, exact, first_pts, last_pts, rounded_s
+from penstock._facts.seeking import ROUNDED_S, Clock, exact, first_pts, last_pts, rounded_s
 from penstock._ffmpeg.command import endpoints
+from penstock._formats import containers
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def begins_s(start: float, track: Track) -> float | None:
     None where packets don't tell: also if the part has no frame, or begins with the first frame of the video.
     """
     source, media, video = track.source, track.media, track.video
-    identity, has_index = endpoints.identity(source), media.container in WITH_INDEX
+    identity, has_index = endpoints.identity(source), containers.known(media.container).has_index
     if identity is None or video.is_attached_picture:
         return None
     is_large = identity.size_bytes > CHEAP_BYTES

@@ -39,6 +39,7 @@ from penstock._facts.opening import (
 from penstock._facts.source import MediaSource, Source
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.settings import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
+from penstock._formats import codecs
 from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
@@ -649,7 +650,7 @@ def _side_data(frame: VideoFrame | None) -> dict[str, bytes]:
 
 def _has_separate_alpha(stream: VideoStream, codec_name: str) -> bool:
     tags = {name.lower(): value for name, value in stream.metadata.items()}
-    return codec_name in ("vp8", "vp9") and tags.get("alpha_mode") == "1"
+    return codecs.known(codec_name).alpha_decoder is not None and tags.get("alpha_mode") == "1"
 
 
 def _differ(average: Fraction | None, base: Fraction | None, *, counts_fields: bool) -> bool:

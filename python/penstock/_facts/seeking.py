@@ -17,18 +17,14 @@ from penstock._facts.index import REORDERED
 from penstock._facts.info import AudioInfo, MediaInfo, Track, VideoInfo, zero_of
 from penstock._facts.opening import demux, only_frame, open_stream, times_may_jump
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import format_seconds
+from penstock._ffmpeg.command.arguments import PALETTE, format_seconds
+from penstock._formats import codecs, containers
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
     from av.packet import Packet as AnyPacket
     from av.video.stream import VideoStream
 
-#: In these containers FFmpeg finds a keyframe before the place by an index.
-WITH_INDEX = (endpoints.QUICKTIME, endpoints.MATROSKA, "nut")
-#: In the others of these it seeks by guessing positions, and may begin too late. The rest is read from the beginning:
-#: some cannot seek.
-SEEKABLE = (*WITH_INDEX, "mpegts", "mpeg", "avi", "flv", "mxf", "ogg", "asf")
 # Guessed: keyframes are usually closer together than this; broadcasts have one every 0.5 to 2 s.
 _SEEK_MARGIN_S = 10.0
 #: Chosen: more than the rounding of a float of seconds. Users write 0.333333, too.
@@ -109,15 +105,16 @@ def _times_restart(source: str, media: MediaInfo, audio: AudioInfo) -> bool:
 
 def may_seek(codec: str, pixel_format: str | None) -> bool:
     """Whether a decoder that begins with a keyframe behind the first one makes the same pictures."""
-    # FFmpeg's decoder of Dirac makes others. QuickTime and AVI tell a palette only once. Each PNG has its own.
-    return codec not in ("dirac", "smc") and (codec == "png" or pixel_format != "pal8")
+    known = codecs.known(codec)
+    return known.may_seek and (known.has_own_palettes or pixel_format != PALETTE)
 
 
 def _seek_s(start: float, source: str, media: MediaInfo, *, is_audio: bool) -> float | None:
     """The place that FFmpeg seeks, by the file's own clock; None if it reads from the beginning."""
-    may_seek = is_audio or media.container in SEEKABLE
+    may_seek = is_audio or containers.known(media.container).may_seek
     may_seek &= not endpoints.is_sequential(source)
-    margin_s = _margin_s(media) if media.container in WITH_INDEX and not is_audio else _SEEK_MARGIN_S
+    has_index = containers.known(media.container).has_index and not is_audio
+    margin_s = _margin_s(media) if has_index else _SEEK_MARGIN_S
     sooner_s = start + media.zero_s - margin_s
     return sooner_s if may_seek and sooner_s > (media.start_s or 0.0) else None
 

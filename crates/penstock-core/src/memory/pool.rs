@@ -320,8 +320,6 @@ impl Drop for Buffer {
 
 #[cfg(test)]
 mod tests {
-    use rustix::io::Errno;
-
     use super::*;
 
     #[test]
@@ -387,7 +385,7 @@ mod tests {
     fn pool_refuses_sizes_beyond_any_address_space() {
         let (pool, most) = (Pool::new(0), isize::MAX as usize);
         for bytes in [1 << 60, most - 1, most, most + 1, usize::MAX - 4095, usize::MAX - 1, usize::MAX] {
-            assert_eq!(pool.buffer(bytes).unwrap_err(), Errno::NOMEM.into(), "{bytes} bytes");
+            assert_eq!(pool.buffer(bytes).unwrap_err(), SysError::NO_MEMORY, "{bytes} bytes");
         }
     }
 

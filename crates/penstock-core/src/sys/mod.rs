@@ -5,15 +5,19 @@
 //! descriptors change hands.
 
 pub(crate) mod error;
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", not(loom)))]
 pub(crate) mod faults;
+#[cfg(target_os = "linux")]
 mod linux;
 #[cfg(not(loom))]
 pub(crate) mod span;
+#[cfg(windows)]
+mod windows;
 
 pub use error::SysError;
-#[cfg(not(loom))]
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", not(loom)))]
 pub use linux::handle::{self, AsHandle, Borrowed, Handle, Number};
-#[cfg(not(loom))]
+#[cfg(all(target_os = "linux", not(loom)))]
 pub(crate) use linux::{facts, fd, fifo, file, inotify, kernel, memory, pipe, process, signals, wait};
+#[cfg(windows)]
+pub(crate) use windows::memory;

@@ -93,6 +93,12 @@ fn niceness_between_the_levels_has_no_priority_or_is_refused_by_name() {
 }
 
 #[test]
+fn niceness_that_a_system_lacks_is_refused_with_what_to_pass() {
+    let note = PriorityNote::NoSuchNice { nice: 7 }.to_string();
+    assert!(note.contains("nice 7") && note.contains("Pass a priority"), "{note}");
+}
+
+#[test]
 fn cpus_are_read_back() {
     let first = own_cpus()[0];
     let (applied, seen) = apart(|| (on([first]).apply(), seen::cpus()));

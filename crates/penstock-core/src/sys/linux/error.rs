@@ -15,6 +15,8 @@ impl SysError {
     pub(crate) const IO: Self = Self::of(Errno::IO);
     /// The call is not for this.
     pub(crate) const INVALID: Self = Self::of(Errno::INVAL);
+    /// There is no memory.
+    pub(crate) const NO_MEMORY: Self = Self::of(Errno::NOMEM);
     /// The system does not do that here.
     pub(crate) const UNSUPPORTED: Self = Self::of(Errno::OPNOTSUPP);
     /// Nobody has opened the other side of a FIFO.

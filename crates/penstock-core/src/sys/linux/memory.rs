@@ -3,10 +3,9 @@
 use std::ptr::{self, NonNull};
 use std::sync::LazyLock;
 
-use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-use crate::sys::error::Result;
+use crate::sys::error::{Result, SysError};
 use crate::sys::faults::{Call, pass};
 use crate::sys::span::Span;
 
@@ -55,7 +54,7 @@ impl Mapping {
     pub(crate) fn map(bytes: usize) -> Result<Self> {
         pass(Call::Map, 0)?;
         // So the two sums below cannot overflow: they add less than a huge page each.
-        isize::try_from(bytes).map_err(|_| Errno::NOMEM)?;
+        isize::try_from(bytes).map_err(|_| SysError::NO_MEMORY)?;
         let bytes = bytes.max(1).next_multiple_of(page_bytes());
         let alignment = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { page_bytes() };
         let mapping_bytes = bytes + alignment - page_bytes(); // so that an aligned start lies within

@@ -1,0 +1,47 @@
+//! The numbers of failures: "System Error Codes" of the Windows documentation.
+
+use windows_sys::Win32::Foundation::{
+    ERROR_BROKEN_PIPE, ERROR_GEN_FAILURE, ERROR_INVALID_PARAMETER, ERROR_NO_DATA, ERROR_NOT_ENOUGH_MEMORY,
+    ERROR_OPERATION_ABORTED, ERROR_PIPE_NOT_CONNECTED,
+};
+use windows_sys::Win32::Networking::WinSock::{WSAECONNABORTED, WSAECONNRESET, WSAENOTCONN, WSAEWOULDBLOCK};
+
+use crate::sys::error::SysError;
+
+impl SysError {
+    /// The call could do nothing without waiting.
+    pub(crate) const WOULD_BLOCK: Self = Self::from_raw_os_error(WSAEWOULDBLOCK);
+    /// Another thread cancelled the call.
+    pub(crate) const INTERRUPTED: Self = Self::of(ERROR_OPERATION_ABORTED);
+    /// There is no reader.
+    pub(crate) const NO_READER: Self = Self::of(ERROR_NO_DATA);
+    /// The system does not say what went wrong, or we do not.
+    pub(crate) const IO: Self = Self::of(ERROR_GEN_FAILURE);
+    /// The call is not for this.
+    pub(crate) const INVALID: Self = Self::of(ERROR_INVALID_PARAMETER);
+    /// There is no memory.
+    pub(crate) const NO_MEMORY: Self = Self::of(ERROR_NOT_ENOUGH_MEMORY);
+
+    const fn of(number: u32) -> Self {
+        Self::from_raw_os_error(number.cast_signed())
+    }
+
+    /// The failure of this thread's last call.
+    pub(super) fn last() -> Self {
+        Self::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or_default())
+    }
+
+    /// Whether there is no writer any more, so that a pipe has ended.
+    pub(super) fn is_end(self) -> bool {
+        self == Self::of(ERROR_BROKEN_PIPE)
+    }
+
+    /// Whether the peer went away.
+    #[must_use]
+    pub fn gone(self) -> bool {
+        const OF_PIPES: [u32; 3] = [ERROR_BROKEN_PIPE, ERROR_NO_DATA, ERROR_PIPE_NOT_CONNECTED];
+        const OF_SOCKETS: [i32; 3] = [WSAECONNRESET, WSAECONNABORTED, WSAENOTCONN];
+        let number = self.raw_os_error();
+        OF_PIPES.contains(&number.cast_unsigned()) || OF_SOCKETS.contains(&number)
+    }
+}

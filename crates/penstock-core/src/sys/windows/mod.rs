@@ -1,0 +1,5 @@
+//! Windows.
+
+mod error;
+mod interrupt;
+pub(crate) mod memory;
