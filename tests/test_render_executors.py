@@ -153,13 +153,14 @@ def test_worker_that_dies_ends_the_render_and_the_next_call_continues(tmp_path: 
     assert is_whole(tmp_path / "video.mp4")
 
 
-def test_executor_that_is_shut_down_meanwhile_ends_the_render(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 9], ids=["while chunks are to come", "while all wait in its queue"])
+def test_executor_that_is_shut_down_meanwhile_ends_the_render(tmp_path: Path, workers: int) -> None:
     def stop(progress: RenderProgress) -> None:
         if progress.chunks_done:
             pool.shutdown(cancel_futures=True)
 
     with ThreadPoolExecutor(1) as pool, pytest.raises(RenderError) as failed:
-        penstock.render(scene, **settings(tmp_path, executor=pool, progress=stop))
+        penstock.render(scene, **settings(tmp_path, executor=pool, progress=stop, workers=workers))
     assert "executor" in str(failed.value)
     assert chunks(tmp_path) and "chunks are kept in" in failed.value.__notes__[-1]
 

@@ -36,13 +36,15 @@ class Engine:
 
     def end(self, running: Running) -> None:
         """Ends all workers, at once if that is possible."""
-        left = [number for future, number in running.items() if not future.cancel() and not future.done()]
+        left = {
+            future: number for future, number in running.items() if not future.cancel() and not future.done()
+        }
         try:
             if left:
-                numbers = ", ".join(map(str, left))
+                numbers = ", ".join(map(str, left.values()))
                 warnings.warn(f"waiting for chunks that can't be stopped: {numbers}", RuntimeWarning, 2)
         finally:
-            wait(running)
+            wait(left)  # those that are cancelled may stay in a queue
 
 
 def check_executor(executor: Executor) -> None:
