@@ -280,12 +280,12 @@ def test_time_code_that_the_file_cannot_hold_is_refused_before_the_first_frame(
     tmp_path: Path, ffmpeg: str
 ) -> None:
     settings = EncoderSettings(ffmpeg=ffmpeg)
-    for name, fps, error in (
-        ("a.ts", 25, ValueError),
-        ("%d.png", 25, ValueError),
-        ("a.mov", 300, EncoderError),
+    for name, fps, error, words in (
+        ("a.ts", 25, ValueError, "time code"),
+        ("%d.png", 25, ValueError, "time code"),
+        ("a.mov", 300, EncoderError, "fps 300"),  # FFmpeg's own
     ):
-        with pytest.raises(error, match=r"time ?code") as refused:
+        with pytest.raises(error, match=words) as refused:
             Encoder(tmp_path / name, fps=fps, size=(64, 48), timecode="01:00:00:00", settings=settings)
         assert "unfinished" not in str(refused.value)  # the trial's file is gone
     for label in ({"metadata": {"timecode": "01:00:00:00"}}, {"options": {"timecode": "01:00:00:00"}}):
