@@ -299,9 +299,12 @@ ODDITIES = {
     "variable_mp4": Clip(
         "mp4", _UNEVEN, inputs=_FASTER, told={"is_variable_frame_rate": True, "frame_rate": Fraction(15)}
     ),
-    # FFmpeg writes the rate of what it encoded to the file, whose frames do not keep it.
+    # FFmpeg writes the rate of what it encoded to the file, whose frames do not keep it: there are 11 in 0.767 s.
     "variable_mkv": Clip(
-        "mkv", _UNEVEN, inputs=_FASTER, told={"is_variable_frame_rate": True, "frame_rate": Fraction(14)}
+        "mkv",
+        _UNEVEN,
+        inputs=_FASTER,
+        told={"is_variable_frame_rate": True, "frame_rate": Fraction(11000, 767)},
     ),
     "rotated_90": _turned((0, 1, -1, 0), 90),
     "rotated_180": _turned((-1, 0, 0, -1), 180),
