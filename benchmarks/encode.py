@@ -4,14 +4,16 @@ The clock runs from before the method is started until the file is complete, for
 has exited, or the library has closed the file. Afterwards the frames in the file are counted, and some are compared
 with what was sent. A method whose file has another quality or size than ours is shown, and is no rival.
 
-By default: seven jobs, every method that is installed, 5 rounds; half an hour, and 5 GB of shared memory. All methods
-that take an FFmpeg get the same one. Every option that selects what to run also narrows --quick. A method that loses,
-tears or adds a frame is an error and has no speed; the exit status is then 1.
+By default: eight jobs, every method that is installed, 5 rounds; half an hour, and 5 GB of shared memory. All methods
+that take an FFmpeg get the same one, but those whose name ends with "default". Every option that selects what to run
+also narrows --quick. A method that loses, tears or adds a frame is an error and has no speed; the exit status is
+then 1.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +32,7 @@ from benchmarks.harness.command import Benchmark, JobSettings
 from benchmarks.harness.content import Content, Film, Frame, apart, psnr_db, there_and_back
 from benchmarks.harness.ffmpeg import frame_count, output_of, raw_input, start
 from benchmarks.harness.files import bound_files, folder_in_memory
-from benchmarks.harness.isolated import Task, isolated
+from benchmarks.harness.isolated import FFMPEG_VARIABLES, Task, isolated
 from benchmarks.harness.methods import FrameJob, Method, Methods
 from benchmarks.harness.options import FRAMES, SIZE, by_name
 from benchmarks.harness.results import Group, Measure, Row, Run
@@ -59,16 +61,21 @@ class Job(FrameJob):
     content: Content
     #: Frames come no faster than this; None for as fast as the method takes them.
     paced_fps: int | None = None
+    #: Each video has so many frames, one after another; None for one video of all.
+    clip_frames: int | None = None
 
     @property
-    def kind(self) -> Literal["paced", "flat out"]:
+    def kind(self) -> Literal["paced", "flat out", "clips"]:
+        if self.clip_frames:
+            return "clips"
         return "paced" if self.paced_fps else "flat out"
 
     @property
     def title(self) -> str:
         pace = f", paced at {self.paced_fps} fps" if self.paced_fps else ""
         what = f"{self.width}x{self.height} {self.content} to x264 {self.preset}"
-        return f"{self.name}: {what}{pace}, {self.frames} frames"
+        each = f" in videos of {self.clip_frames}" if self.clip_frames else ""
+        return f"{self.name}: {what}{pace}, {self.frames} frames{each}"
 
     @property
     def timeout_s(self) -> float:
@@ -87,6 +94,7 @@ JOBS = (
     Job("camera-1080p", 1920, 1080, 200, "ultrafast", "camera"),
     Job("text-1080p", 1920, 1080, 200, "ultrafast", "text"),
     Job("medium-camera-1080p", 1920, 1080, 60, "medium", "camera"),
+    Job("clips-480p", 640, 480, 600, "medium", "motion", clip_frames=30),
     Job("paced-motion-1080p", 1920, 1080, 150, "ultrafast", "motion", paced_fps=30),
 )
 
@@ -134,6 +142,13 @@ def stdin_write(target: Target) -> Sender:
     return into_ffmpeg(target, senders.stdin_write)
 
 
+def by_own_choice(start: Callable[[Target], Sender], target: Target) -> Sender:
+    """A method with the FFmpeg that its library finds, as in a program that names none."""
+    for name in FFMPEG_VARIABLES:
+        os.environ.pop(name, None)
+    return start(target)
+
+
 @METHODS.add("imageio-ffmpeg", needs=("imageio_ffmpeg",))
 def imageio_ffmpeg(target: Target) -> Sender:
     """``write_frames``, which gets the array itself; its own quality and block size are off."""
@@ -153,6 +168,14 @@ def imageio_ffmpeg(target: Target) -> Sender:
     )
     writer.send(None)
     return Sender(writer.send, writer.close)
+
+
+METHODS.add(
+    "imageio-ffmpeg-default",
+    summary="the same with the FFmpeg of its wheel",
+    needs=("imageio_ffmpeg",),
+    serves=("clips",),
+)(partial(by_own_choice, imageio_ffmpeg))
 
 
 @METHODS.add("moviepy", needs=("moviepy.video.io.ffmpeg_writer",))
@@ -240,7 +263,7 @@ def opencv(target: Target) -> Sender:
 
 
 def our_encoder(
-    path: str, size: tuple[int, int], preset: str, ffmpeg: str, convert: Any = "auto", **more: Any
+    path: str, size: tuple[int, int], preset: str, ffmpeg: str | None, convert: Any = "auto", **more: Any
 ) -> Encoder:
     """An `Encoder` of the video that all methods make."""
     return Encoder(
@@ -257,9 +280,12 @@ def our_encoder(
 
 
 @METHODS.add("penstock", "ours")
-def penstock_encoder(target: Target, borrows: bool = False, convert: Any = "auto") -> Sender:
+def penstock_encoder(
+    target: Target, borrows: bool = False, convert: Any = "auto", names_ffmpeg: bool = True
+) -> Sender:
     """`penstock.Encoder.write`, which takes the frame."""
-    encoder = our_encoder(target.output, target.job.size, target.job.preset, target.ffmpeg, convert)
+    ffmpeg = target.ffmpeg if names_ffmpeg else None
+    encoder = our_encoder(target.output, target.job.size, target.job.preset, ffmpeg, convert)
 
     def notes() -> dict[str, object]:
         stats = encoder.stats
@@ -279,6 +305,9 @@ BORROWS = "`penstock.Encoder.submit`, which borrows the array until its ticket i
 METHODS.add("penstock-submit", "ours", BORROWS)(partial(penstock_encoder, borrows=True))
 CONVERTS = '`penstock.Encoder` with ``convert="ffmpeg"``'
 METHODS.add("penstock-ffmpeg", "ours", CONVERTS)(partial(penstock_encoder, convert="ffmpeg"))
+METHODS.add("penstock-default", "ours", "the same with the FFmpeg that it finds", serves=("clips",))(
+    partial(by_own_choice, partial(penstock_encoder, names_ffmpeg=False))
+)
 # As fast as FFmpeg can. The first has nothing to convert.
 METHODS += [
     Method(f"tmpfs-{pixel_format}", summary, "bound", serves=("flat out",), pixel_format=pixel_format)
@@ -317,16 +346,18 @@ def measure(task: Task[Job]) -> Run:
         task = replace(task, folder=folder)
         with accounted(run):
             encode(task, frames, run)
-        run.count_frames(task.job.frames, count_frames(task.ffmpeg, task.output))
-        run.figures["output_bytes"] = Path(task.output).stat().st_size
+        videos = [one.output for one in clips(task)]
+        run.count_frames(task.job.frames, sum(count_frames(task.ffmpeg, video) for video in videos))
+        run.figures["output_bytes"] = sum(Path(video).stat().st_size for video in videos)
         run.figures["psnr_db"] = quality_db(task, sent)
     return run
 
 
 def quality_db(task: Task[Job], sent: Sequence[Frame]) -> float:
     """The PSNR of some frames of the file, all over it."""
-    step = max(1, task.job.frames // COMPARED_FRAMES)
-    shown = enumerate(decode(task, step))
+    [*_, last] = clips(task)
+    step = max(1, last.job.frames // COMPARED_FRAMES)
+    shown = enumerate(decode(last, step))
     return psnr_db((frame, sent[number * step % len(sent)]) for number, frame in shown)
 
 
@@ -360,14 +391,30 @@ def _in_format(method: Method, frame: Frame) -> Frame:
 
 
 def encode(task: Task[Job], frames: Sequence[Frame], run: Run) -> None:
-    """Make the video."""
+    """Make the video, or the videos in turn."""
     if task.method.kind == "bound":
         output_of(task.ffmpeg, *ffmpeg_arguments(task, task.method.pixel_format))
         return
-    started = time.perf_counter()
-    sender: Sender = task.method.start(task)
-    run.figures["start_s"] = time.perf_counter() - started
-    feed(sender, frames, task.job.frames, run, paced_fps=task.job.paced_fps)
+    for one in clips(task):
+        started = time.perf_counter()
+        sender: Sender = one.method.start(one)
+        run.figures["start_s"] = time.perf_counter() - started
+        feed(sender, frames, one.job.frames, run, paced_fps=one.job.paced_fps)
+
+
+def clips(task: Task[Job]) -> list[Task[Job]]:
+    """The task of each video, with its folder; the task itself if it is one video."""
+    job, each = task.job, task.job.clip_frames
+    if each is None:
+        return [task]
+    starts = range(0, job.frames, each)
+    made = [
+        replace(task, folder=f"{task.folder}/{first}", job=replace(job, frames=min(each, job.frames - first)))
+        for first in starts
+    ]
+    for one in made:
+        Path(one.folder).mkdir(exist_ok=True)
+    return made
 
 
 def count_frames(ffmpeg: str, path: str) -> int:

@@ -93,6 +93,15 @@ def test_info_json_lists_the_encoders_of_ffmpeg(tmp_path: Path, monkeypatch: pyt
     assert not names & {("video", "="), ("audio", "="), ("subtitle", "=")}
 
 
+def test_info_names_the_ffmpeg_of_listed_pairs(tmp_path: Path) -> None:
+    wheel = pytest.importorskip("imageio_ffmpeg").get_ffmpeg_exe()
+    environment = with_nothing_to_try(tmp_path)
+    assert told(**environment)["ffmpeg"]["of_listed_pairs"] is None
+    program(tmp_path / "ffmpeg", "exit 3")
+    found = told(**environment | {"PATH": str(tmp_path), "PENSTOCK_FFMPEG": ""})["ffmpeg"]
+    assert (found["path"], found["of_listed_pairs"]) == (str(tmp_path / "ffmpeg"), wheel)
+
+
 def test_info_works_without_ffmpeg(tmp_path: Path) -> None:
     environment = with_nothing_to_try(tmp_path)
     found = told(**environment)

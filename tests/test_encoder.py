@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -344,6 +345,83 @@ def test_an_argument_the_environment_the_path_and_the_wheel_name_ffmpeg_in_this_
     imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
     monkeypatch.setenv("PATH", "/missing")
     assert find_ffmpeg() == imageio_ffmpeg.get_ffmpeg_exe()
+
+
+@pytest.fixture
+def two_ffmpegs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """The wheel's FFmpeg, and another one on PATH; nobody names one."""
+    wheel = pytest.importorskip("imageio_ffmpeg").get_ffmpeg_exe()
+    on_path = tmp_path / "bin" / "ffmpeg"
+    on_path.parent.mkdir()
+    on_path.symlink_to(wheel)
+    monkeypatch.setenv("PATH", str(on_path.parent))
+    monkeypatch.delenv("PENSTOCK_FFMPEG", raising=False)
+    return wheel, str(on_path)
+
+
+def program_of(path: Path, **options: Any) -> str:
+    """The program that encodes a video by these options."""
+    encoder = Encoder(path, fps=30, **options)
+    try:
+        encoder.write(np.zeros((64, 64, 3), np.uint8))
+        return encoder._session.process.command[0]
+    finally:
+        encoder.abort()
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("a.mp4", {}),
+        ("a.mp4", {"size": (64, 64)}),
+        ("a.webm", {"crf": 40}),
+        ("a.mkv", {"audio": AudioTrack(48_000, 1)}),
+    ],
+)
+def test_the_wheels_ffmpeg_which_starts_sooner_encodes_listed_pairs(
+    tmp_path: Path, two_ffmpegs: tuple[str, str], name: str, options: dict[str, Any]
+) -> None:
+    wheel, on_path = two_ffmpegs
+    assert program_of(tmp_path / name, **options) == wheel
+    assert find_ffmpeg() == on_path
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("a.mp4", {"codec": "auto-h264"}),
+        ("a.mp4", {"options": {"vf": "hflip"}}),
+        ("a.mp4", {"crash_safe": True}),
+        ("a.avi", {}),
+        ("a.mp4", {"audio": AudioTrack(48_000, 1, codec="flac")}),
+    ],
+)
+def test_the_ffmpeg_on_path_encodes_what_is_not_listed(
+    tmp_path: Path, two_ffmpegs: tuple[str, str], name: str, options: dict[str, Any]
+) -> None:
+    assert program_of(tmp_path / name, **options) == two_ffmpegs[1]
+
+
+@pytest.mark.parametrize("named_by", ["argument", "PENSTOCK_FFMPEG", "IMAGEIO_FFMPEG_EXE", "old wheel"])
+def test_the_wheels_ffmpeg_takes_no_precedence_over_a_named_one(
+    tmp_path: Path, two_ffmpegs: tuple[str, str], monkeypatch: pytest.MonkeyPatch, named_by: str
+) -> None:
+    settings = EncoderSettings(ffmpeg="ffmpeg" if named_by == "argument" else None)
+    if named_by == "old wheel":
+        monkeypatch.setattr("imageio_ffmpeg.__version__", "0.6.0")
+    elif named_by != "argument":
+        monkeypatch.setenv(named_by, two_ffmpegs[1])
+    assert program_of(tmp_path / "a.mp4", settings=settings) == two_ffmpegs[1]
+
+
+def test_a_listed_pair_starts_one_program(tmp_path: Path) -> None:
+    """Nothing is listed, rehearsed or read back by a program."""
+    counting, started = tmp_path / "ffmpeg", tmp_path / "started"
+    counting.write_text(f"#!/bin/sh\necho >> '{started}'\nexec '{find_ffmpeg()}' \"$@\"\n")
+    counting.chmod(0o755)
+    with Encoder(tmp_path / "a.mp4", fps=30, settings=EncoderSettings(ffmpeg=counting)) as encoder:
+        encoder.write(np.zeros((64, 64, 3), np.uint8))
+    assert started.read_text() == "\n"
 
 
 @pytest.mark.parametrize("named_by", ["argument", "PENSTOCK_FFMPEG", None])

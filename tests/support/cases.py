@@ -70,8 +70,7 @@ def prefer_the_quickest() -> None:
 
     That is half of their time. Thorough tests use the system's, and files to be read are made by that in any case.
     """
-    if not IS_THOROUGH:
-        os.environ.setdefault("PENSTOCK_FFMPEG", ffmpegs()[-1])
+    os.environ.setdefault("PENSTOCK_FFMPEG", ffmpegs()[0 if IS_THOROUGH else -1])
 
 
 def needs(ffmpeg: str, *codecs: str) -> None:

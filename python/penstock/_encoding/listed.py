@@ -6,12 +6,18 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from dataclasses import replace
 
-from penstock._encoding.encoders import LOSSLESS
-from penstock._encoding.plan import EncodePlan
-from penstock._encoding.sound import Sound
+from penstock._encoding.encoders import LOSSLESS, hardware_encoders
+from penstock._encoding.plan import EncodePlan, plan
+from penstock._encoding.request import Request
+from penstock._encoding.sound import AudioFile, Sound
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.endpoints import Output
+from penstock._ffmpeg.command.settings import EncoderSettings, check_settings, with_ffmpeg
+from penstock._ffmpeg.program.capabilities import quickest_ffmpeg
+from penstock.errors import EncoderError
 
 _COMMON = ("libx264", "libx265", "libsvtav1", "libaom-av1")
 #: FFmpeg's names of the encoders of pictures, by its names of the containers.
@@ -47,30 +53,61 @@ def is_read(output: Output) -> bool:
     return output.container not in _NOT_READ and (output.known is None or output.known.video != "rawvideo")
 
 
-def can_be_tried(plan: EncodePlan) -> bool:
+def can_be_tried(made: EncodePlan) -> bool:
     """Whether an encode can be rehearsed: into one file that libav reads, by options that name no files."""
-    output = plan.output
+    output = made.output
     return (
         (endpoints.is_path(output.target) or endpoints.uses_stdout(output.target))
         and not (output.is_several_files or output.are_images)
         and is_read(output)
-        and not any(_FILES.search(f"{name}={value}") for name, value in (plan.request.options or {}).items())
+        and not any(_FILES.search(f"{name}={value}") for name, value in (made.request.options or {}).items())
     )
 
 
-def is_listed(plan: EncodePlan) -> bool:
+def is_listed(made: EncodePlan) -> bool:
     """Whether an encode is known to be right: by a listed pair, with options that change nothing of that."""
-    request, container = plan.request, plan.output.container
-    is_tagged = plan.codec != "prores_ks" or request.colors.range == "auto"  # it stores no range
+    request, container = made.request, made.output.container
+    is_tagged = made.codec != "prores_ks" or request.colors.range == "auto"  # it stores no range
     return (
-        plan.codec in PAIRS.get(container, ())
-        and request.quality != LOSSLESS
-        and not request.crash_safe
-        and plan.labels.timecode is None
+        made.codec in PAIRS.get(container, ())
+        and _asks_for_what_is_listed(request)
+        and made.labels.timecode is None
         and is_tagged
-        and all(_is_harmless(name, value) for name, value in (request.options or {}).items())
-        and all(is_listed_sound(sound, container) for sound in plan.sounds)
+        and all(is_listed_sound(sound, container) for sound in made.sounds)
     )
+
+
+def _asks_for_what_is_listed(request: Request) -> bool:
+    return (
+        request.quality != LOSSLESS
+        and not request.crash_safe
+        and all(_is_harmless(name, value) for name, value in (request.options or {}).items())
+    )
+
+
+def quickest_plan(request: Request) -> EncodePlan | None:
+    """The plan by the program that starts in the least time, at no size yet; None if another program is due.
+
+    It is due unless every FFmpeg is known to do the same: builds have other filters, drivers and protocols.
+    """
+    check_settings(request.settings, EncoderSettings)
+    if request.settings.ffmpeg is not None or hardware_encoders(request.codec):
+        return None
+    if not _asks_for_what_is_listed(request) or (program := quickest_ffmpeg()) is None:
+        return None
+    with suppress(EncoderError, ValueError):  # the other program may have what this one lacks
+        made = plan(replace(request, settings=with_ffmpeg(request.settings, program)), None)
+        if is_listed(made) and _is_local(made):
+            return made
+    return None
+
+
+def _is_local(made: EncodePlan) -> bool:
+    """Whether FFmpeg reads and writes no URL."""
+    target = made.output.target
+    is_written = endpoints.is_path(target) or endpoints.uses_stdout(target)
+    files = (one.audio for one in made.sounds)
+    return is_written and not any("://" in str(one.path) for one in files if isinstance(one, AudioFile))
 
 
 def is_listed_sound(sound: Sound, container: str) -> bool:

@@ -17,7 +17,7 @@ from penstock import cpu
 from penstock._encoding.encoders import AUTO_CODECS
 from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
-from penstock._ffmpeg.program.capabilities import entries, find_ffmpeg
+from penstock._ffmpeg.program.capabilities import entries, find_ffmpeg, quickest_ffmpeg
 from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._native import Tee, Writer, __version__, _try_priorities
 from penstock._streams.relay import relay
@@ -157,8 +157,9 @@ def huge_pages() -> dict[str, Any]:
 
 
 def ffmpeg() -> dict[str, Any]:
-    """Return the FFmpeg that an `Encoder` would run, the encoders that it lists, and those that it would choose."""
+    """Return the FFmpegs that an `Encoder` would run, the encoders that one lists, and those that it would choose."""
     found: dict[str, Any] = {"path": None, "version": None, "encoders": [], "auto": {}, "error": None}
+    found["of_listed_pairs"] = quickest_ffmpeg()
     try:
         found["path"] = path = find_ffmpeg()
         first_line = _output([path, "-version"]).partition("\n")[0]

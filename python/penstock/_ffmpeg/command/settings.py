@@ -285,6 +285,14 @@ def with_knobs(settings: _AnySettings, **knobs: Any) -> _AnySettings:
     return copied
 
 
+def with_ffmpeg(settings: _AnySettings, program: str) -> _AnySettings:
+    """A copy of `settings` that names this program."""
+    copied = with_knobs(settings)
+    object.__setattr__(copied, "ffmpeg", program)
+    object.__setattr__(copied, "_knobs", settings._knobs)
+    return copied
+
+
 def check_settings(settings: object, kind: type[_Settings]) -> None:
     """Checks that an argument `settings` is of that kind."""
     if not isinstance(settings, kind):

@@ -15,6 +15,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
@@ -23,6 +24,8 @@ from penstock._ffmpeg.program.child import ProgramError, run
 from penstock.errors import DecoderError, EncoderError
 
 _VARIABLE = "PENSTOCK_FFMPEG"
+# As the extra `ffmpeg` requires. FFmpeg in older wheels crashes on MPEG-TS, or is too old.
+_OLDEST_WHEEL = (0, 8)
 _REMEDY = (
     "Run `pip install 'penstock-io[ffmpeg]'`, or install your system's FFmpeg (on Debian: `apt-get install ffmpeg`), "
     "or set PENSTOCK_FFMPEG to the path of the program"
@@ -35,6 +38,9 @@ def find_ffmpeg(ffmpeg: str | os.PathLike[str] | None = None) -> str:
     Penstock looks for it in this order: `ffmpeg` (a path, or a name on ``PATH``), the environment variable
     ``PENSTOCK_FFMPEG``, ``ffmpeg`` on ``PATH``, and the program in the ``imageio_ffmpeg`` wheel. If you name a program
     and it's missing, the call raises, and no other program replaces it.
+
+    If you name none, an `Encoder` of a listed pair of container and codec runs the wheel's program even if there is one
+    on ``PATH``, because it starts sooner.
 
     Raises:
         EncoderError: if there is no FFmpeg. The message says how to get one.
@@ -56,6 +62,22 @@ def find_decoding_ffmpeg(ffmpeg: str | os.PathLike[str] | None = None) -> str:
         return find_ffmpeg(ffmpeg)
     except EncoderError as error:
         raise DecoderError(str(error), reason=error.reason, advice=error.advice) from None
+
+
+def quickest_ffmpeg() -> str | None:
+    """The program in the ``imageio_ffmpeg`` wheel; None if a program is named, or the wheel is missing or too old.
+
+    Measured (2-core x86-64 VM, 2026-11-29): it starts in 21 ms of CPU time, and Debian's FFmpeg 5.1, which links some
+    200 libraries, in 138 ms.
+    """
+    found = None if os.environ.get(_VARIABLE) else _from_wheel()
+    if found is None:
+        return None
+    wheel = importlib.import_module("imageio_ffmpeg")
+    # It may have returned a program that was named for it, or that of the system.
+    is_own = Path(found).is_relative_to(Path(str(wheel.__file__)).parent)
+    numbers = tuple(map(int, re.findall(r"\d+", wheel.__version__)))
+    return found if is_own and numbers >= _OLDEST_WHEEL else None
 
 
 def _from_wheel() -> str | None:

@@ -114,6 +114,8 @@ def _huge_page_lines(pages: dict[str, Any], methods: dict[str, Any]) -> Iterable
 def _ffmpeg_lines(ffmpeg: dict[str, Any]) -> Iterable[str]:
     if ffmpeg["path"] is not None:
         yield f"{ffmpeg['path']}, version {ffmpeg['version'] or 'unknown'}"
+    if ffmpeg["of_listed_pairs"] not in (None, ffmpeg["path"]):
+        yield f"listed pairs are encoded by {ffmpeg['of_listed_pairs']}, which starts sooner"
     if ffmpeg["error"] is not None:
         yield ffmpeg["error"]
         return
