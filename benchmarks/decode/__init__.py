@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.decode.checks import REFERENCE, compare, measure
+from benchmarks.decode.dataset import DATASET_JOB, make_dataset, measure_dataset
 from benchmarks.decode.inputs import KEPT, link_programs, make_input
 from benchmarks.decode.jobs import (
     BOUND,
@@ -55,24 +56,30 @@ __all__ = [
 ]
 
 
+def _how(job: Job) -> tuple[Any, Any]:
+    """What makes the job's input, and what measures it."""
+    if isinstance(job, SoundJob):
+        return make_sound, measure_sound
+    return (make_dataset, measure_dataset) if job.kind == "dataset" else (make_input, measure)
+
+
 @contextmanager
 def prepare(job: Job, ffmpeg: str, group: Group) -> Iterator[tuple[Measure | None, Measure]]:
     """Make the input and its samples, and judge the figures at last."""
     with tempfile.TemporaryDirectory() as folder:
         program = link_programs(ffmpeg, Path(folder))
-        make: Any = make_sound if isinstance(job, SoundJob) else make_input
+        make, run = _how(job)
         path, reference = make(job, program, Path(folder), KEPT)
-        files = clips_in(path) if job.kind == "clips" else [path]
+        files = clips_in(path) if Path(path).is_dir() else [path]
         group.about["input_bytes"] = sum(Path(file).stat().st_size for file in files)
         np.save(Path(folder) / REFERENCE, reference)
-        run: Any = measure_sound if isinstance(job, SoundJob) else measure
         yield isolated(job, program, run, folder=folder, source=path)
     group.outcomes = judge(job.goals, group)
 
 
 BENCHMARK = Benchmark(
     "decode",
-    settings=JobSettings((*JOBS, *SOUND_JOBS), METHODS),
+    settings=JobSettings((*JOBS, *SOUND_JOBS, DATASET_JOB), METHODS),
     quick=JobSettings(QUICK_JOBS, METHODS, rounds=2),
     quick_help="Two minutes at most: one content, few frames, 2 rounds.",
     prepare=prepare,

@@ -57,7 +57,7 @@ def make_input(job: Job, ffmpeg: str, folder: Path, kept: Path | None = None) ->
     if kept is None:
         _make_video(each, ffmpeg, path)
     else:
-        shutil.copy(_kept_video(each, ffmpeg, kept), path)
+        shutil.copy(kept_video(each, ffmpeg, kept), path)
     decoded = stdout_readinto(Task(by_name(METHODS, "stdout.readinto"), job, ffmpeg, str(path)))
     samples = np.array([frame[::step, ::step].copy() for frame in decoded])
     if len(samples) != each.frames:
@@ -76,7 +76,7 @@ def make_input(job: Job, ffmpeg: str, folder: Path, kept: Path | None = None) ->
     return str(path), samples
 
 
-def _kept_video(job: Job, ffmpeg: str, kept: Path) -> Path:
+def kept_video(job: Job, ffmpeg: str, kept: Path) -> Path:
     """The job's video in the folder, by all that it depends on."""
     made_of = job.size, job.frames, job.encoder, ENCODERS.get(job.encoder), job.video_pixel_format, job.gop
     key = hashlib.sha256(repr((*made_of, version(ffmpeg))).encode() + Path(films.__file__).read_bytes())

@@ -37,7 +37,7 @@ BOUND = "pyav-no-conversion"
 #: never sleeps; in batches, one after another; from several files; the first of a file, which is opened again and
 #: again; from anywhere in a file; some at the same distance, as a data loader does, of a file that is opened for them;
 #: the same of one that stays open; or from a pipe.
-#: Or windows of sound.
+#: Or windows of sound, or clips by workers.
 Kind: TypeAlias = Literal[
     "survey",
     "file",
@@ -51,6 +51,7 @@ Kind: TypeAlias = Literal[
     "pipe",
     "sound-aac",
     "sound-flac",
+    "dataset",
 ]
 #: FFmpeg's sources ``testsrc2`` and ``mandelbrot``, or a film.
 Shown: TypeAlias = Content | Literal["testsrc2", "mandelbrot"]
@@ -122,6 +123,7 @@ class Job(FrameJob):
             "first": ", the first one each time",
             "picked": f" at random of {self.file_frames}, a keyframe each {self.gop}",
             "samples": f", {self.sample_frames} of {self.file_frames} each time, {self.apart} apart",
+            "dataset": f", {self.sample_frames} of each of {self.clips} files, {self.apart} apart, by workers",
             "windows": f", {self.sample_frames} of {self.file_frames} at once, {self.apart} apart",
         }
         scaled = f" to {self.shape[1]}x{self.shape[0]} (bicubic)" if self.scaled_to else ""
@@ -191,7 +193,7 @@ def samples(
     name: str, frames: int, sample_frames: int, apart: int = 1, ratio: float = 1.2, **more: Any
 ) -> Job:
     """A data loader's, in 480p, by so many times the speed of each rival."""
-    rivals = (SAMPLES_STANDARD, "pyav-samples", "decord-samples", "torchcodec-samples")
+    rivals = (SAMPLES_STANDARD, "pyav-samples", "decord-samples", "torchcodec-samples", "spdl-samples")
     settings: dict[str, Any] = {"kind": "samples", "file_frames": 300, "gop": 250, "scaled_to": (224, 224)}
     goals = tuple(Goal("penstock-samples", rival, ratio) for rival in rivals)
     return Job(

@@ -348,6 +348,25 @@ def torchcodec_samples(target: Target) -> Iterator[Frame]:
             yield from decoder.get_frames_at(indices=sample).data.numpy()
 
 
+@of_samples("spdl-samples", needs=("spdl.io",))
+def spdl_samples(target: Target) -> Iterator[Frame]:
+    """``demux_video``, which reads all packets, and ``sample_decode_video``, on the FFmpeg libraries of the system."""
+    spdl = import_module("spdl.io")
+    height, width, _ = target.job.shape
+    scaled = f"scale={width}:{height}:flags=bicubic,format=rgb24"
+    for numbers in target.job.openings:
+        packets = spdl.demux_video(target.source)
+        for sample in numbers:
+            # Decoding takes the packets.
+            frames = spdl.sample_decode_video(
+                packets.clone(),
+                sample,
+                filter_desc=scaled,
+                decode_config=spdl.decode_config(decoder_options={"threads": "0"}),
+            )
+            yield from spdl.to_numpy(spdl.convert_frames(frames))
+
+
 @of_samples("penstock-samples", **OURS)
 def penstock_samples(target: Target) -> Iterator[Frame]:
     """`Decoder.batch`."""

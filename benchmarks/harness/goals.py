@@ -25,7 +25,11 @@ class Goal:
     bound: str | None = None
 
     def __str__(self) -> str:
-        what = {"peak_own_bytes": "the memory of ", "first_frame_s": "the time of "}.get(self.figure, "")
+        what = {
+            "peak_own_bytes": "the memory of ",
+            "peak_child_bytes": "the memory of the children of ",
+            "first_frame_s": "the time of ",
+        }.get(self.figure, "")
         return f"{self.ours}: {self.limit} {self.ratio:g} × {what}{self.other}"
 
 

@@ -20,6 +20,7 @@ import pytest
 from benchmarks import decode, encode, pipe, sound
 from benchmarks.decode import Target as DecodeTarget
 from benchmarks.decode import readinto, stdout_readinto
+from benchmarks.decode.dataset import OURS, PenstockClips, make_dataset, why_wrong
 from benchmarks.decode.sound import SAMPLE_RATE, make_sound, measure_sound, sound_job
 from benchmarks.encode import Target as EncodeTarget
 from benchmarks.encode import into_ffmpeg
@@ -432,6 +433,20 @@ def test_frames_of_each_kind_of_job_are_compared(
     assert {row.name for row in made.rows if row.method.kind == "ours"} == {*ours.split()}
     assert [row.skipped or row.error for row in made.rows] == [None] * len(made.rows)
     assert all(row.is_measured for row in made.rows)
+
+
+def test_clips_of_a_dataset_are_compared(ffmpeg: str, tmp_path: Path) -> None:
+    job = small_job(
+        "dataset", 6, clips=2, file_frames=40, gop=12, scaled_to=(32, 32), sample_frames=3, apart=4
+    )
+    folder, frames = make_dataset(job, ffmpeg, tmp_path, tmp_path)
+    clips = PenstockClips(Task(by_name(decode.METHODS, OURS), job, ffmpeg, folder))
+    assert len(clips) == 2
+    for number, sample in enumerate(job.samples):
+        clip = clips[number]
+        assert why_wrong(clip, frames[sample]) is None
+        assert "shows something else" in (why_wrong(clip[:, ::-1], frames[sample]) or "")
+        assert "float32 of (2, 3, 32, 32)" in (why_wrong(clip[1:], frames[sample]) or "")
 
 
 @pytest.mark.parametrize("codec", ["aac", "flac"])

@@ -86,6 +86,8 @@ def open_media(
         # Without that, libav says that it closes the connection, goes on with it all the same, and loses packets.
         options["multiple_requests"] = "1"
     options |= decryption or {}
+    # libav decodes the first frames for their facts, and throws the pictures away.
+    options["skip_loop_filter"] = "all"
     try:
         given: Any = source if single_pass is None else single_pass
         media: InputContainer = av.open(given, options=options, timeout=stall_timeout, **_ANY_TAGS)

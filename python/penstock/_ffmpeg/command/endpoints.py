@@ -321,8 +321,8 @@ def is_sequential(target: str) -> bool:
 
 def file_bytes(target: str) -> int | None:
     """The size in bytes of the file at `target`; None if it is not a regular file."""
-    path = Path(without_protocol(target))
-    return path.stat().st_size if path.is_file() else None
+    found = identity(target)
+    return None if found is None else found.size_bytes
 
 
 def tee_output(target: str, number: int) -> str:
