@@ -78,7 +78,9 @@ class Job:
                     number = missing.popleft()
                     self._running[engine.submit(number)] = number
                 show(self._progress(engine.frames(self._running)))
-                for future in wait(self._running, PERIOD_S, FIRST_COMPLETED).done:
+                wait(self._running, PERIOD_S, FIRST_COMPLETED)
+                # `wait` doesn't return those that a pool cancels when it is shut down.
+                for future in [one for one in self._running if one.done()]:
                     number, outcome = self._running[future], _outcome(future)
                     if isinstance(outcome, Failed):
                         self._fail(number, outcome)

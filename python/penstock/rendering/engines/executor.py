@@ -42,7 +42,8 @@ class Engine:
                 numbers = ", ".join(map(str, left))
                 warnings.warn(f"waiting for chunks that can't be stopped: {numbers}", RuntimeWarning, 2)
         finally:
-            wait(running)
+            # `wait` never returns for a chunk that is cancelled while it waits in a pool that is shut down.
+            wait([future for future in running if not future.done()])
 
 
 def check_executor(executor: Executor) -> None:
