@@ -75,9 +75,9 @@ async def encode(first: VideoFrame, decoder: Decoder, write_end: PipeWriter) -> 
     with write_end:
         encoder = Encoder.like(decoder, write_end, preset="veryfast", crash_safe=True, options={"f": "mp4"})
         async with encoder:
-            await encoder.awrite(255 - first, time_s=first.time_s)
+            await encoder.awrite(255 - first, time_s=0)  # a clip begins with its first frame
             async for frame in decoder:
-                await encoder.awrite(255 - frame, time_s=frame.time_s)
+                await encoder.awrite(255 - frame, time_s=frame.time_s - first.time_s)
 
 
 async def send(read_end: PipeReader, response: asyncio.StreamWriter) -> None:

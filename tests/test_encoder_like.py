@@ -640,6 +640,43 @@ def test_like_of_a_dv_tape_has_its_audio(tmp_path: Path, ffmpeg: str, ending: st
     assert np.std(got) == pytest.approx(np.std(wanted), rel=0.2)
 
 
+def test_lost_streams_warn(tmp_path: Path, ffmpeg: str) -> None:
+    picture = ("-f", "lavfi", "-i", "testsrc=s=64x48:r=25:d=0.4")
+    mapped = ("-map", "0", "-map", "0", "-map", "0", "-c:v", "mpeg4", "-c:v:2", "png")
+    cover = ("-frames:v:2", "1", "-disposition:v:2", "attached_pic")
+    source = tmp_path / "a.mp4"
+    subprocess.run((ffmpeg, "-v", "error", *picture, *mapped, *cover, source), check=True)
+    with pytest.warns(FFmpegWarning) as said:
+        changed(source, tmp_path / "b.mp4")
+    assert sum("video tracks (1 of 2)" in str(one.message) for one in said) == 1
+    assert sum("attached picture" in str(one.message) for one in said) == 1
+    with pytest.warns(FFmpegWarning) as said:
+        map_video(None, source, tmp_path / "c.mp4", workers=1)
+    assert sum("attached picture" in str(one.message) for one in said) == 1
+
+
+def test_lost_undecodable_audio_warns(tmp_path: Path, ffmpeg: str) -> None:
+    picture = ("-f", "lavfi", "-i", "testsrc=s=64x48:r=25:d=0.4", "-f", "lavfi", "-i", "sine=d=0.4")
+    source = tmp_path / "a.mkv"
+    subprocess.run((ffmpeg, "-v", "error", *picture, "-c:a", "flac", source), check=True)
+    source.write_bytes(source.read_bytes().replace(b"A_FLAC", b"A_FLAX"))
+    with pytest.warns(FFmpegWarning, match="audio stream"):
+        changed(source, tmp_path / "b.mp4")
+
+
+def test_like_keeps_the_rate_of_video_with_alpha(tmp_path: Path, ffmpeg: str) -> None:
+    picture = ("-f", "lavfi", "-i", "color=red@0.5:s=64x48:r=25:d=0.4,format=yuva420p")
+    source = tmp_path / "a.webm"
+    subprocess.run((ffmpeg, "-v", "error", *picture, "-c:v", "libvpx-vp9", source), check=True)
+    with (
+        Decoder(source, pixel_format="yuva420p") as decoder,
+        Encoder.like(decoder, tmp_path / "b.webm") as encoder,
+    ):
+        for frame in decoder:
+            encoder.write(np.asarray(frame))  # which has no time
+    assert probe(tmp_path / "b.webm").video[0].frame_rate == 25
+
+
 def soft_telecine(ffmpeg: str) -> bytes:
     """Film in MPEG-2 as on a DVD: every second frame says that its first field is repeated."""
     film = ("-f", "lavfi", "-i", "testsrc=s=64x64:r=24000/1001", "-frames:v", "24", "-bf", "0")

@@ -673,6 +673,18 @@ def test_channel_order_is_kept(tmp_path: Path, layout: str) -> None:
         assert np.array_equal(heard[: len(wanted)], wanted)
 
 
+def test_surround_of_ac3_becomes_opus(tmp_path: Path) -> None:
+    sides = ("-f", "lavfi", "-i", "sine=d=2", "-af", "pan=5.1(side)|FL=0*c0|SL=c0")
+    ffmpeg(*sides, "-c:a", "ac3", tmp_path / "in.mka")
+    assert probe(tmp_path / "in.mka").audio[0].channel_layout == "5.1(side)"
+    make(tmp_path / "a.webm", audio=tmp_path / "in.mka", frames=FPS, preset=None)
+    [sound] = probe(tmp_path / "a.webm").audio
+    assert (sound.codec, sound.channel_layout) == ("opus", "5.1")
+    heard = np.frombuffer(ffmpeg("-i", tmp_path / "a.webm", "-map", "0:a", "-f", "s16le", "-"), "<i2")
+    loudness = np.abs(heard.reshape(-1, 6).astype(float)).mean(axis=0)
+    assert loudness.argmax() == 4 and loudness[4] > 10 * np.delete(loudness, 4).max()
+
+
 @pytest.mark.parametrize(
     "name, codec, becomes",
     [("in.flac", "flac", None), ("in.mka", "aac", "aac"), ("in.mp3", "libmp3lame", None)],

@@ -252,6 +252,20 @@ def test_example_clip_server_sends_clips_while_others_wait(clip_server: ClipServ
     assert np.abs(255 - shown.astype(int) - whole[15:45]).mean() < 20
 
 
+def test_example_clip_server_starts_clips_of_a_variable_rate_at_0(tmp_path: Path) -> None:
+    with penstock.Encoder(tmp_path / "varying.mkv", fps=None, preset="ultrafast") as encoder:
+        for time_s in (0, 0.1, 0.5, 0.6, 1.0, 1.5):
+            encoder.write(np.zeros((48, 64, 3), np.uint8), time_s=time_s)
+    server = ClipServer(tmp_path / "varying.mkv")
+    try:
+        (tmp_path / "clip.mp4").write_bytes(server.get("start=0.5&duration=0.6"))
+    finally:
+        server.process.kill()
+        server.process.communicate()
+    with penstock.Decoder(tmp_path / "clip.mp4") as decoder:
+        assert decoder.times_s.tolist() == pytest.approx([0, 0.1, 0.5], abs=1e-3)
+
+
 @pytest.mark.parametrize("query", ["start=x", "start=100", "begin=0", "duration=-1"])
 def test_example_clip_server_refuses_what_it_cannot_answer(clip_server: ClipServer, query: str) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:

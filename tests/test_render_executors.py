@@ -165,6 +165,15 @@ def test_executor_that_is_shut_down_meanwhile_ends_the_render(tmp_path: Path, wo
     assert chunks(tmp_path) and "chunks are kept in" in failed.value.__notes__[-1]
 
 
+def test_render_ends_when_several_waiting_chunks_are_cancelled(tmp_path: Path) -> None:
+    def stop(progress: RenderProgress) -> None:
+        if progress.chunks_done:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    with ThreadPoolExecutor(1) as pool, pytest.raises(RenderError, match="executor"):
+        penstock.render(scene, **settings(tmp_path, executor=pool, workers=4, chunk_frames=8, progress=stop))
+
+
 class Deaf(Executor):
     """One that returns futures of its own kind."""
 

@@ -191,6 +191,7 @@ def arguments_like_file(
             TIMECODE: bool(media.timecode),
         }
         lost += [what for what, is_there in labels.items() if is_there and what not in arguments]
+    lost += _lost_streams(media, video)
     if media.subtitles and "subtitles" not in arguments:
         lost.append(f"subtitles. Pass {argument('subtitles', 'subtitles.srt')} to add them")
     return {**found, **arguments}, Origin(
@@ -215,6 +216,7 @@ def lost_by_map(
     yield from _lost_times(media, frames.video, begins_later=bool(start), varies=False)
     ends_s = None if end is not None else media.zero_s + frames.times_s[-1] + frames.last_s
     yield from _lost_sounds(media, frames.video, min(1, len(media.audio)), picture_ends_s=ends_s)
+    yield from _lost_streams(media, frames.video)
     if media.subtitles:
         codec = "copy" if output.endswith((".mkv", ".webm")) else "mov_text"
         added = f"ffmpeg -i {quote(output)} -i {quote(media.path)} -map 0 -map 1:s -c copy -c:s {codec} NEW"
@@ -317,6 +319,19 @@ def _lost_times(media: MediaInfo, video: VideoInfo, *, begins_later: bool, varie
         yield f"time before the first frame, {begins_s:.3f} s"
 
 
+def _lost_streams(media: MediaInfo, video: VideoInfo) -> Iterable[str]:
+    """What is lost of a file's streams for which an `Encoder` has no argument."""
+    others = [one for one in media.video if one.index != video.index and not one.is_tile]
+    if any(one.is_attached_picture for one in others):
+        yield "attached picture"
+    # An animated AVIF has a still picture as well.
+    lost = 0 if media.is_animated_avif else sum(not one.is_attached_picture for one in others)
+    if lost:
+        yield f"video tracks ({lost} of {lost + 1})"
+    for kind in dict.fromkeys(media.undecodable):
+        yield f"{kind} stream that Penstock can't decode"
+
+
 def _lost_sounds(
     media: MediaInfo,
     video: VideoInfo,
@@ -378,7 +393,7 @@ def _is_constant(media: MediaInfo, video: VideoInfo, decoder: Decoder) -> bool:
     if media.container == endpoints.QUICKTIME:
         return True
     # Others tell of their first frames. The packets of larger files would take longer than a user waits for nothing.
-    if not _is_cheap(media) or video is not media.best_video:
+    if not _is_cheap(media) or media.best_video is None or video.index != media.best_video.index:
         return False
     try:
         return FrameTimes.of(media).rate is not None

@@ -293,6 +293,13 @@ def _with_encoded_sound(made: EncodePlan, size: Size) -> EncodePlan | None:
     return None if sounds == made.sounds else plan(made.request, size, made.beside._replace(sounds=sounds))
 
 
+def _with_back_for_side(made: EncodePlan, size: Size) -> EncodePlan | None:
+    """Surround as Opus names it: FFmpeg's libopus refuses the 5.1(side) of AC-3 and DTS, and takes 5.1."""
+    sounds = tuple(one.encoded or one for one in made.sounds)
+    sounds = tuple(replace(one, layout=(one.layout or "").removesuffix("(side)") or None) for one in sounds)
+    return None if sounds == made.sounds else plan(made.request, size, made.beside._replace(sounds=sounds))
+
+
 def _with_ffv1(made: EncodePlan, size: Size) -> EncodePlan | None:
     """FFV1 keeps the samples of most pixel formats."""
     is_free = made.request.codec == AUTO and made.request.quality == encoders.LOSSLESS
@@ -302,6 +309,7 @@ def _with_ffv1(made: EncodePlan, size: Size) -> EncodePlan | None:
 _REMEDIES = (
     _Remedy("samples", _with_ffv1),
     _Remedy("sound", _with_encoded_sound),
+    _Remedy("sound", _with_back_for_side),
     _Remedy("heard", _with_encoded_sound),
     _Remedy("times", _without_reordering),
     _Remedy("colors", _with_assumed_colors),

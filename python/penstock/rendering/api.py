@@ -308,8 +308,8 @@ def map_video(
 
     The result keeps the source's colors, tags, chapters and best audio track, unless `encoder_options` overrides them
     (``{"metadata": None}``). It keeps the bit depth and chroma subsampling if the frames have as many bits. It begins
-    with the first frame, and ends with the last one. If something is lost, you get an `FFmpegWarning`: other audio
-    tracks, subtitles, the time before the first frame, or audio after the last one.
+    with the first frame, and ends with the last one. If something is lost, you get an `FFmpegWarning`: other audio and
+    video tracks, attached pictures, subtitles, the time before the first frame, or audio after the last one.
 
     Each worker decodes its own range of frames, calls the function, and encodes. A variable frame rate stays: each
     frame keeps its time, in microseconds. `engine` and the arguments after it are as for `render`.
