@@ -132,7 +132,7 @@ class DecodePlan:
         filters: the filters after those.
         track: the stream, with the pixel format that its decoder gives.
         decoder: name of FFmpeg's decoder; None leaves the choice to FFmpeg.
-        may_seek: whether FFmpeg need not read from the beginning of the file.
+        keyframe_s: as for `seek_arguments`.
         uncropped: FFmpeg's arguments for pictures as their codec has them, where the container crops them.
         colors: of frames that are YUV; None for others, and if an argument of the caller may change them.
         is_reframed: whether `filters` crop the picture, or scale it to another shape.
@@ -148,7 +148,7 @@ class DecodePlan:
     options: DecodeOptions
     track: Track
     decoder: str | None = None
-    may_seek: bool = True
+    keyframe_s: float | None = None
     uncropped: tuple[str, ...] = ()
     colors: VideoColors | None = None
     is_reframed: bool = False
@@ -198,15 +198,20 @@ class DecodePlan:
         return [*reading, *filtered, *few, "-fps_mode", "passthrough", "-f", "null", "-"]
 
     def _reading(self) -> tuple[list[str], list[str]]:
-        return _reading(self.track, self.options, self.decoder, self.uncropped, may_seek=self.may_seek)
+        return _reading(self.track, self.options, self.decoder, self.uncropped, self.keyframe_s)
 
 
 def plan_decode(
-    program: str | None, track: Track, options: DecodeOptions, sandbox: Sandbox | None = None
+    program: str | None,
+    track: Track,
+    options: DecodeOptions,
+    sandbox: Sandbox | None = None,
+    keyframe_s: float | None = None,
 ) -> DecodePlan:
     """Plans a decode by the FFmpeg `program`, or by libav in this process if that is None.
 
-    Runs FFmpeg for one frame if the size depends on `filters`, in the sandbox if there is one.
+    `keyframe_s` is as for `seek_arguments`. Runs FFmpeg for one frame if the size depends on `filters`, in the sandbox
+    if there is one.
     """
     source, video = track.source, track.video
     name = _delivered_format(video, options)
@@ -215,6 +220,8 @@ def plan_decode(
         video = replace(video, pixel_format=own_pixel_format(video))
         track = replace(track, video=video)
     uncropped = () if program is None else _uncropped(program)
+    if not may_seek(video.codec, video.pixel_format):
+        keyframe_s = None
     own_size, turns = (video.width, video.height), _rotation_filters(video, options)
     if options.keeps_stored_orientation:
         own_size = video.stored_width, video.stored_height
@@ -231,7 +238,7 @@ def plan_decode(
             or options.form.needs_own_size
         )
     ):
-        reading, trim = _reading(track, options, decoder, uncropped)
+        reading, trim = _reading(track, options, decoder, uncropped, keyframe_s)
         if endpoints.is_sequential(source):
             reading, trim = _test_picture(video), []
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
@@ -272,7 +279,7 @@ def plan_decode(
     is_recolored = options.filters or not options.color_matrix == options.color_range == "auto"
     return DecodePlan(
         *(layout, delivered, conversion, converted_by, turns, filters, options, track, decoder),
-        may_seek=may_seek(video.codec, video.pixel_format),
+        keyframe_s=keyframe_s,
         uncropped=uncropped,
         colors=None if is_recolored else yuv_colors(video, layout.pixel_format),
         is_reframed=not framing.is_plain,
@@ -298,7 +305,7 @@ def as_stored(program: str, track: Track, plan: DecodePlan) -> DecodePlan:
     """What FFmpeg has to write for `plan` if its filters run in this process: the pictures as they are stored."""
     own = plan.track.video.pixel_format or SOURCE
     options = replace(plan.options, pixel_format=own, size=None, input_options={"autorotate": 0}, form=Form())
-    return plan_decode(program, track, options)
+    return plan_decode(program, track, options, keyframe_s=plan.keyframe_s)
 
 
 def lost_bits(video: VideoInfo, pixel_format: str) -> str | None:
@@ -448,12 +455,11 @@ def _reading(
     options: DecodeOptions,
     decoder: str | None,
     uncropped: Sequence[str],
-    *,
-    may_seek: bool = True,
+    keyframe_s: float | None,
 ) -> tuple[list[str], list[str]]:
     """FFmpeg's arguments that read the stream, and the filters that drop what is before ``start``."""
     source, media, video = track.source, track.media, track.video
-    seek, trim = seek_arguments(options.start, source, media, video, end=options.end, may_seek=may_seek)
+    seek, trim = seek_arguments(options.start, source, media, video, end=options.end, keyframe_s=keyframe_s)
     is_raw = has_no_times(media.container) and video.start_s is None
     if is_raw and not options.filters:  # with which FFmpeg may begin again in the middle
         # Before 7, FFmpeg begins later with a raw stream whose frames are reordered.

@@ -186,22 +186,6 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
         if self._frames is not None:
             self._frames.release()
 
-    def _start(self) -> DecodeSession[tuple[int, Any]]:
-        """Starts FFmpeg; again from the beginning of the file, if it would lose frames by a seek."""
-        run, start = super()._start(), self.plan.options.start
-        if start is None or self._is_before_part or not self.plan.may_seek:
-            return run
-        try:
-            # FFmpeg opens the file meanwhile, so this usually costs no time.
-            if not self.questions.misses_frames(start):
-                return run
-        except BaseException:
-            run.discard()
-            raise
-        run.close()
-        self._written = replace(self._written, may_seek=False)
-        return super()._start()
-
     def _make_session(self) -> DecodeSession[tuple[int, Any]]:
         return DecodeSession(
             self._program,
@@ -214,8 +198,6 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
         )
 
     def _read_output(self, output: FileIO) -> ProgramFrames | ConfinedOutput:
-        if self._frames is not None:
-            self._frames.release()  # of a run that would have lost frames
         isolation = self._isolation
         time_base, policy = self.plan.track.video.time_base, self.plan.options.settings.policy
         given = output, self._frame_bytes, time_base, policy
