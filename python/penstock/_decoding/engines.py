@@ -22,6 +22,7 @@ from penstock._facts.probing import PATIENCE_S, Beginning, answer_of, info_of, p
 from penstock._facts.questions import InProcess
 from penstock._facts.source import Source
 from penstock._ffmpeg.command import endpoints
+from penstock._ffmpeg.command.arguments import PALETTE
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._formats import codecs
 from penstock.errors import DecoderError
@@ -122,7 +123,7 @@ def _is_made_here(opened: Source, plan: DecodePlan) -> bool:
     is_filtered = plan.ffmpeg_format != video.pixel_format or plan.rotation_filters
     is_scaled = (layout.width, layout.height) != (video.width, video.height)
     # A palette may change with each frame, and goes with it.
-    return bool(is_filtered or is_scaled or plan.is_reframed) and video.pixel_format not in (None, "pal8")
+    return bool(is_filtered or is_scaled or plan.is_reframed) and video.pixel_format not in (None, PALETTE)
 
 
 def _read_in_sandbox(

@@ -24,9 +24,10 @@ from penstock._facts.opening import has_no_times
 from penstock._facts.part import Part
 from penstock._facts.seeking import may_seek, seek_arguments
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import option_arguments, read_arguments
+from penstock._ffmpeg.command.arguments import PALETTE, option_arguments, read_arguments
 from penstock._ffmpeg.command.colors import MATRICES, RANGES, UNTAGGED, VideoColors
 from penstock._ffmpeg.command.pixel_formats import (
+    DEFAULT_FORMAT,
     PIXEL_FORMATS,
     SOURCE,
     DefaultFormat,
@@ -59,14 +60,15 @@ from penstock.errors import DecoderError
 _FEW_FRAMES = 16
 # The matrix of FFmpeg's scaler for untagged video of any size (SWS_CS_DEFAULT in libswscale/swscale.h).
 _UNTAGGED = "bt601"
-# Formats from which our conversion and FFmpeg's make the same pixels. (FFmpeg's scaler makes others of nv12.)
-_CONVERTED_ALIKE = ("yuv420p", "yuv422p", "yuv444p")
 # What FFmpeg converts stored pixels to before our conversion to RGB, if the picture is scaled or the RGB has 16 bits.
 # Scaled to 4:4:4, it keeps more of the file's chroma; and FFmpeg's own conversion to 16-bit RGB is 256/257 as bright as
-# it should be (white is 65283).
-_FULL_CHROMA = {f"{name}{depth}": f"yuv444p{depth}" for name in _CONVERTED_ALIKE for depth in ("", "10le")}
-# FFmpeg's names of full-range YUV.
-_FULL_RANGE = {"yuvj420p": "yuv420p", "yuvj422p": "yuv422p", "yuvj444p": "yuv444p"}
+# it should be (white is 65283). From these formats our conversion and FFmpeg's make the same pixels. (FFmpeg's scaler
+# makes others of nv12.)
+_FULL_CHROMA = {
+    f"yuv{chroma}p{depth}": f"yuv444p{depth}" for chroma in (420, 422, 444) for depth in ("", "10le")
+}
+# How FFmpeg's names of full-range YUV begin.
+_FULL_RANGE = "yuvj"
 _AUTOROTATION = frozenset(("autorotate", "noautorotate"))
 _CODEC_OPTIONS = ("c", "c:v", "codec", "codec:v", "vcodec")
 # The transfer characteristics of HDR, and FFmpeg's filters that make SDR of it.
@@ -263,12 +265,12 @@ def plan_decode(
         if conversion is None:
             delivered, converted_by = layout.pixel_format, "ffmpeg"
             # From a palette itself, FFmpeg makes 36 of 256 grays one too dark or bright.
-            scaled[-1:] = [*["format=bgra"] * (own == "pal8"), scaled[-1]]
+            scaled[-1:] = [*["format=bgra"] * (own == PALETTE), scaled[-1]]
             scaled[-1] += _colors(options, own, layout, video)
             scaled += _to_floats(own, delivered)
         else:
             scaled[-1] += _same_colors(conversion_input, layout, video, options)
-    elif own == "pal8" and (width, height) == own_size:
+    elif own == PALETTE and (width, height) == own_size:
         # FFmpeg's `scale` may replace the palette. Another size is an error here.
         scaled[-1] = f"crop=if(eq(iw\\,{width})*eq(ih\\,{height})\\,{width}\\,{OTHER_SIZE}):{height}"
     filters = (
@@ -292,12 +294,14 @@ def _check_framing(framing: Framing, own: str, layout: FrameLayout) -> None:
     if framing.is_plain or not own:
         return
     name, crop = layout.pixel_format, argument("crop", framing.crop)
-    if own == name == "pal8":
-        raise ValueError(f"frames with a palette can't be cropped. Pass {argument('pixel_format', 'rgb24')}")
+    if own == name == PALETTE:
+        raise ValueError(
+            f"frames with a palette can't be cropped. Pass {argument('pixel_format', DEFAULT_FORMAT)}"
+        )
     if framing.is_between_chroma(own) and not (is_rgb(name) or is_gray(name)):
         raise ValueError(
             f"{crop} divides pixels of {own} that share a chroma sample. Pass multiples of "
-            f"{max(chroma_steps(own))}, or {argument('pixel_format', 'rgb24')}"
+            f"{max(chroma_steps(own))}, or {argument('pixel_format', DEFAULT_FORMAT)}"
         )
 
 
@@ -408,7 +412,7 @@ def _test_picture(video: VideoInfo) -> list[str]:
 
 def _without_range(pixel_format: str) -> str:
     """The name of a pixel format without its range."""
-    return canonical(_FULL_RANGE.get(pixel_format, pixel_format))
+    return canonical(pixel_format.replace(_FULL_RANGE, "yuv"))
 
 
 def _conversion_input(stored: str, layout: FrameLayout, options: DecodeOptions, *, is_scaled: bool) -> str:
@@ -444,8 +448,8 @@ def alpha_decoder(program: str | None, source: str, video: VideoInfo, options: D
     if known and name not in known:
         raise DecoderError(
             f"{endpoints.without_protocol(source)} has alpha, which {program or 'libav'} can't read: it was built "
-            f"without the decoder {name}. Pass a format without alpha, such as {argument('pixel_format', 'rgb24')}, or "
-            "install an FFmpeg with that decoder (Debian's has it)"
+            f"without the decoder {name}. Pass a format without alpha, such as "
+            f"{argument('pixel_format', DEFAULT_FORMAT)}, or install an FFmpeg with that decoder (Debian's has it)"
         )
     return name
 
@@ -504,7 +508,9 @@ def _colors(options: DecodeOptions, own: str, layout: FrameLayout, video: VideoI
         # the matrix on both ways. For BT.709, its values are up to 28 off otherwise.
         matrix = ":in_color_matrix=bt601"
     color_range = "" if options.color_range == "auto" else f":in_range={RANGES[options.color_range]}"
-    is_full = own in _FULL_RANGE or (video.color_range == "full" and not (is_rgb(own) or is_gray(own)))
+    is_full = own.startswith(_FULL_RANGE) or (
+        video.color_range == "full" and not (is_rgb(own) or is_gray(own))
+    )
     if is_full and not (is_rgb(layout.pixel_format) or is_gray(layout.pixel_format)):
         color_range += ":out_range=limited"  # otherwise, FFmpeg may not convert it
     return matrix + color_range
@@ -512,11 +518,13 @@ def _colors(options: DecodeOptions, own: str, layout: FrameLayout, video: VideoI
 
 def _to_floats(own: str, delivered: str) -> list[str]:
     """Filters by way of 16-bit RGB, where FFmpeg's scaler makes wrong floats."""
-    if delivered.startswith("grayf"):
+    if not is_float(delivered):
+        return []
+    if is_gray(delivered):
         # FFmpeg's scaler gives only this gray format a limited range: black was 0.06, and white 0.92.
         return ["format=gray16le", "format=gbrap16le", "format=gbrapf32le", "extractplanes=g"]
     # From gray, FFmpeg's scaler may be up to 0.9 off.
-    return ["format=gbrap16le"] if is_gray(own) and delivered.startswith(("gbrpf", "gbrapf")) else []
+    return ["format=gbrap16le"] if is_gray(own) and is_rgb(delivered) else []
 
 
 def _same_colors(stored: str, layout: FrameLayout, video: VideoInfo, options: DecodeOptions) -> str:
@@ -606,4 +614,4 @@ def _color_range(stored: str, video: VideoInfo, options: DecodeOptions) -> str:
         return "full"
     if options.color_range != "auto":
         return options.color_range
-    return video.color_range or ("full" if video.pixel_format in _FULL_RANGE else "limited")
+    return video.color_range or ("full" if (video.pixel_format or "").startswith(_FULL_RANGE) else "limited")

@@ -28,6 +28,7 @@ from penstock._facts.completeness import End, other_codecs
 from penstock._facts.info import MediaInfo
 from penstock._facts.source import Source
 from penstock._facts.told_damage import told_damage
+from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT
 from penstock._ffmpeg.command.settings import DecoderSettings
 from penstock._ffmpeg.program.child import DRAIN_GRACE_S
 from penstock._ffmpeg.program.messages import has_no_frames
@@ -355,7 +356,7 @@ class OnDemand(Closable, Generic[Item]):
         if f"width '{OTHER_SIZE}'" in said:
             return End(
                 f"the pictures change their size, which a palette doesn't support, {after}. Pass "
-                f"{argument('pixel_format', 'rgb24')} to scale all frames to the size of the first one"
+                f"{argument('pixel_format', DEFAULT_FORMAT)} to scale all frames to the size of the first one"
             )
         sandbox = self._sandbox if self._is_strict or not run.has_succeeded else None
         # Before damage: what FFmpeg says for want of memory looks like that.
