@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -28,7 +27,7 @@ from penstock._facts import completeness
 from penstock._facts.completeness import End
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.child import DRAIN_GRACE_S
-from penstock._ffmpeg.program.process import FFmpegProcess
+from penstock._ffmpeg.program.process import reports_of
 from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
@@ -263,20 +262,8 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
         if start is None and not is_inside:
             return None
         arguments = self._written.beginning_arguments(before_start=not is_inside)
-        beginning = FFmpegProcess(
-            self._program,
-            arguments,
-            is_strict=False,
-            stdout=subprocess.DEVNULL,
-            sandbox=self._sandbox,
-            error=DecoderError,
-        )
-        try:
-            beginning.start()
-            beginning.wait(self.plan.options.settings.stall_timeout)
-        finally:
-            beginning.end()
-        if damage - beginning.log.reports:
+        patience_s = self.plan.options.settings.stall_timeout
+        if damage - reports_of(self._program, arguments, patience_s, self._sandbox):
             return None
         if start is None or is_inside:
             return completeness.BEGINS_INSIDE

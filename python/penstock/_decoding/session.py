@@ -70,9 +70,6 @@ class Reading(Protocol[Item_co]):
     def read(self, timeout: float) -> Item_co | None:
         """The next one; None at the end."""
 
-    def take_rest(self) -> Item_co | None:
-        """What came after the last whole one."""
-
     def close(self) -> None:
         """Stops reading."""
 
@@ -87,7 +84,6 @@ class DecodeSession(Session, Generic[Item]):
 
     Attributes:
         reader: what reads from its output.
-        rest: what FFmpeg wrote after the last whole block.
         has_succeeded: whether FFmpeg has written all that it had to; None until it has ended and all frames were read.
     """
 
@@ -116,7 +112,6 @@ class DecodeSession(Session, Generic[Item]):
             error=DecoderError,
         )
         super().__init__(process, title, settings.stall_timeout)
-        self.rest: Item | None = None
         self.has_succeeded: bool | None = None
         self._ending = threading.Lock()
         self._grace: Deadline | None = None  # once FFmpeg has closed its output
@@ -236,7 +231,6 @@ class DecodeSession(Session, Generic[Item]):
                 process.kill()
                 process.wait()
             self.check_open()
-            self.rest = self.reader.take_rest()
             self.has_succeeded = process.has_succeeded or (is_late and process.is_complete)
             self._let_go()
 
