@@ -61,6 +61,18 @@ def test_a_crop_is_a_part_of_the_upright_picture(
     assert np.array_equal(part, whole[top : top + height, left : left + width])
 
 
+@pytest.mark.parametrize("stored", ["yuyv422", "uyvy422", "yvyu422"])
+def test_a_scaled_crop_between_chroma_samples_is_the_same_however_they_are_stored(
+    stored: str, tmp_path: Path
+) -> None:
+    got = []
+    for name in ("yuv422p", stored):
+        path, source = tmp_path / f"{name}.nut", "testsrc2=size=64x48,format=yuv422p"
+        ffmpeg(*("-f", "lavfi", "-i", source, "-frames:v", "1", "-pix_fmt", name, "-c:v", "rawvideo"), path)
+        got.append(first(path, crop=(1, 1, 20, 20), size=(40, 40)).astype(int))
+    assert np.abs(got[0] - got[1]).max() <= 2
+
+
 @pytest.mark.parametrize("options", ENGINES, ids=str)
 def test_every_engine_crops_alike(options: dict[str, Any]) -> None:
     whole = first(clip("h264"))

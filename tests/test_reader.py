@@ -16,11 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import PATIENCE_S, eventually, examples
-from support.streams import ReaderThread, capacity_bytes, noise
+from support.streams import capacity_bytes, noise
 from support.this_process import open_fds, rss_bytes, workers
 
 import penstock
-from penstock import _native
 from penstock.results import Frame, ReaderStats
 
 
@@ -382,61 +381,6 @@ def test_stats_are_a_snapshot(idle: tuple[penstock.Reader, int]) -> None:
     assert (stats.frames_read, stats.frames_waiting, stats.frames_delivered) == (2, 0, 2)
     assert stats.caller_wait_s > 0
     assert stats.input_wait_s > 0
-    assert stats.converting_s == 0
-
-
-def conversion(source: str, width: int, height: int, odd_size: str = "keep") -> _native._Conversion:
-    return _native._Conversion(
-        source, "yuv420p", width, height, matrix="bt709", range="limited", vflip=False, odd_size=odd_size
-    )
-
-
-def through_writer(data: bytes, made: _native._Conversion) -> bytes:
-    """What a writer's worker makes of a frame: the conversion as a whole."""
-    reader, writer = os.pipe()
-    result = ReaderThread(reader)
-    with penstock.Writer._converting(writer, conversion=made) as stream:
-        stream.write(data)
-    os.close(writer)
-    return result.result()
-
-
-@pytest.mark.parametrize("parts", [1, 4])
-def test_conversion_makes_every_plane(parts: int) -> None:
-    """Parts of a frame are pictures of their own here, as frames of several pictures are."""
-    width, height, count = 64, 32, 6
-    made = conversion("rgb24", width, height)
-    data = [noise(parts * width * height * 3, seed) for seed in range(count)]
-    size = width * height * 3
-    wanted = [
-        b"".join(through_writer(frame[part * size :][:size], made) for part in range(parts)) for frame in data
-    ]
-    reader, writer = os.pipe()
-    written = WriterThread(writer, cut(b"".join(data) + b"piece", 5))
-    frame_bytes = parts * width * height * 3 // 2
-    with penstock.Reader._converting(reader, frame_bytes=frame_bytes, conversion=made, parts=parts) as stream:
-        os.close(reader)
-        got = []
-        with pytest.raises(penstock.TruncatedStreamError) as torn:
-            for frame in stream:
-                got.append(bytes(frame))
-        assert got == wanted
-        assert torn.value.frame_bytes == parts * size
-        assert torn.value.bytes_over == 5
-        assert stream.stats.converting_s > 0
-        assert stream.stats.bytes_read == len(b"".join(data)) + 5
-    written.join()
-
-
-def test_conversion_pads_odd_sizes(pair: tuple[int, int]) -> None:
-    reader, writer = pair
-    width, height = 17, 9
-    data = noise(width * height + 2 * 9 * 5)
-    made = conversion("yuv420p", width, height, "pad")
-    wanted = through_writer(data, made)
-    with penstock.Reader._converting(reader, frame_bytes=18 * 10 * 3 // 2, conversion=made) as stream:
-        os.write(writer, data)
-        assert bytes(stream.read(PATIENCE_S)) == wanted
 
 
 def test_dropped_reader_leaves_no_thread_or_descriptor(pair: tuple[int, int]) -> None:

@@ -18,11 +18,6 @@ from support.streams import tcp_pair
 from support.this_process import workers
 
 import penstock
-from penstock import _native
-
-OF_4_BY_4 = _native._Conversion(
-    "rgb24", "yuv420p", 4, 4, matrix="bt709", range="limited", vflip=False, odd_size="keep"
-)
 
 WAITS = {
     "read": lambda reader: reader.read(),
@@ -55,14 +50,11 @@ def test_unreadable_descriptor_is_refused_at_the_call(pair: tuple[int, int], tmp
         ({"frame_bytes": (1 << 64) - 1}, "memory"),
         ({"frame_bytes": 4, "queue_items": 0}, "queue_items"),
         ({"frame_bytes": 4, "capacity_bytes": 0}, "capacity_bytes"),
-        ({"frame_bytes": 4, "parts": 0}, "parts"),
-        ({"frame_bytes": 4, "parts": 2}, "parts"),
-        ({"frame_bytes": 48, "conversion": OF_4_BY_4}, "frame_bytes"),
     ],
 )
 def test_numbers_out_of_range_are_refused(pair: tuple[int, int], options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        penstock.Reader._converting(pair[0], **options)
+        penstock.Reader(pair[0], **options)
 
 
 def test_message_socket_is_refused() -> None:

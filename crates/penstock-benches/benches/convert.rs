@@ -13,7 +13,7 @@ use yuv::{
     YuvStandardMatrix,
 };
 
-use PixelFormat::{Bgr24, Rgb24, Rgba, Yuv420p, Yuv422p, Yuv444p};
+use PixelFormat::{Rgb24, Rgba, Yuv420p, Yuv422p, Yuv444p};
 
 const WIDTH: usize = 1920;
 const HEIGHT: usize = 1080;
@@ -134,26 +134,6 @@ fn strips(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Frames that stay in a near cache, as those that are made part by part while they are read.
-fn parts(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("parts");
-    for (output, rows) in [(Rgb24, 60), (Rgb24, 36), (Bgr24, 36), (Rgba, 36)] {
-        let part = ConversionOptions::new(Yuv420p, output, WIDTH, rows);
-        let conversion = Conversion::new(&part).expect("the pair is supported");
-        let frame = noise(conversion.input_bytes());
-        let mut made = vec![0; conversion.output_bytes()];
-        group.throughput(Throughput::Bytes(frame.len() as u64));
-        group.bench_function(format!("yuv420p to {}, {rows} rows", output.name()), |bencher| {
-            bencher.iter(|| {
-                for strip in 0..conversion.strips() {
-                    conversion.convert_strip(strip, black_box(&frame), black_box(&mut made));
-                }
-            });
-        });
-    }
-    group.finish();
-}
-
 /// Copies of what is made: what no conversion is faster than.
 fn copies(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("copies");
@@ -207,5 +187,5 @@ fn floats(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, crate_yuv, strips, parts, copies, floats);
+criterion_group!(benches, crate_yuv, strips, copies, floats);
 criterion_main!(benches);

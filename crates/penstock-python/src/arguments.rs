@@ -166,7 +166,7 @@ macro_rules! optional_counts {
     )*};
 }
 
-counts!(frame_bytes, height, max_chunk_bytes, parts, piece_bytes, width, workers);
+counts!(frame_bytes, height, max_chunk_bytes, piece_bytes, width, workers);
 optional_counts!(capacity_bytes, queue_bytes, queue_items);
 
 /// A count or size: an integer of at least 1 (a budget may be nothing), and at most what its name allows.
@@ -188,7 +188,7 @@ fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
 
 /// Whether memory of that size, or of a multiple of it, is allocated.
 fn is_size(name: &str) -> bool {
-    matches!(name, "frame_bytes" | "height" | "parts" | "width")
+    matches!(name, "frame_bytes" | "height" | "width")
 }
 
 /// Check a count or size, for the parts that are written in Python.

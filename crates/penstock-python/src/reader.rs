@@ -11,7 +11,6 @@ use pyo3::types::PyTuple;
 
 use crate::arguments::{self, Timeout};
 use crate::buffer::{export_space, fill_view};
-use crate::conversion::Conversion;
 use crate::errors::{OrRaise, READER};
 use crate::log;
 use crate::parked::ReleaseAtEnd;
@@ -59,29 +58,12 @@ impl Reader {
         #[pyo3(from_py_with = arguments::capacity_bytes)] capacity_bytes: Option<usize>,
         policy: Option<ThreadPolicy>,
     ) -> PyResult<Self> {
-        Self::_converting(fd, frame_bytes, queue_items, capacity_bytes, policy, None, 1)
-    }
-
-    /// A reader whose worker converts each of so many parts of a frame; without a conversion, a plain one.
-    #[staticmethod]
-    #[pyo3(signature = (fd, *, frame_bytes, queue_items=None, capacity_bytes=None, policy=None, conversion=None, parts=1))]
-    fn _converting(
-        fd: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = arguments::frame_bytes)] frame_bytes: usize,
-        #[pyo3(from_py_with = arguments::queue_items)] queue_items: Option<usize>,
-        #[pyo3(from_py_with = arguments::capacity_bytes)] capacity_bytes: Option<usize>,
-        policy: Option<ThreadPolicy>,
-        conversion: Option<&Conversion>,
-        #[pyo3(from_py_with = arguments::parts)] parts: usize,
-    ) -> PyResult<Self> {
         let py = fd.py();
         let (source, ahead) = arguments::source(fd)?;
         let mut options = ReaderOptions::new(frame_bytes);
         options.depth = queue_items.unwrap_or(options.depth);
         options.capacity_bytes = capacity_bytes;
         options.policy = policy.map(|policy| policy.0);
-        options.transform = conversion.map(Conversion::transform);
-        options.parts = parts;
         options.ahead = ahead.bytes.clone();
         let reader = py.detach(|| penstock_core::Reader::new(source, &options)).or_raise(py)?;
         ahead.take(py)?;
@@ -157,7 +139,7 @@ impl Reader {
 
     /// Returns the bytes of the incomplete last frame, as a shorter ``Frame``, after a ``TruncatedStreamError``.
     ///
-    /// Returns None with a conversion, and on later calls.
+    /// Returns None on later calls.
     fn take_rest(&self) -> Option<Frame> {
         self.reader.take_rest().map(Frame)
     }
@@ -301,8 +283,6 @@ pub(crate) struct ReaderStats {
     input_wait_s: f64,
     /// Seconds that the worker waited for callers to take frames, because ``queue_items`` of them were ready.
     output_wait_s: f64,
-    /// Seconds that the worker spent on conversions.
-    converting_s: f64,
     /// The policy that was applied to the worker; None if you asked for none, or before the worker starts.
     policy: Option<AppliedPolicy>,
 }
@@ -319,7 +299,6 @@ impl From<penstock_core::ReaderStats> for ReaderStats {
             caller_wait_s: stats.caller_blocked.as_secs_f64(),
             input_wait_s: stats.worker_blocked.as_secs_f64(),
             output_wait_s: stats.worker_full.as_secs_f64(),
-            converting_s: stats.transforming.as_secs_f64(),
             policy: stats.policy.map(AppliedPolicy),
         }
     }

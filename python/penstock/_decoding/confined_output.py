@@ -123,9 +123,6 @@ class ConfinedOutput:
         """No: this process can't see whether the other one has read all."""
         return False
 
-    def take_rest(self) -> None:
-        """Nothing: a part of a frame is dropped."""
-
     @property
     def stats(self) -> ReaderStats:
         """How many frames were read, as `frames_delivered`."""

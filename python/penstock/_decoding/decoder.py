@@ -480,8 +480,8 @@ class Decoder(DecoderBase):
 
     def _begins_s(self, start: float) -> float:
         """The time of the first frame of a part; `start` if it has none."""
-        if (told := self._engine.questions.begins_s(start)) is not None:
-            return told
+        if (begins := self._engine.questions.begins(start)) is not None:
+            return begins.shown_s
         assert isinstance(self._engine, LibavEngine), "no other engine reads what has audio"
         pts = self._engine.first_pts()
         return start if pts is None else self._clock.time_s(pts)

@@ -22,6 +22,7 @@ from penstock._facts.probing import PATIENCE_S, Beginning, answer_of, info_of, p
 from penstock._facts.questions import InProcess
 from penstock._facts.source import Source
 from penstock._ffmpeg.command import endpoints
+from penstock._ffmpeg.command.arguments import PALETTE
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._formats import codecs
 from penstock.errors import DecoderError
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock._decoding.engine import Engine
+    from penstock._facts.questions import Questions
     from penstock._ffmpeg.command.settings import DecoderSettings
+    from penstock._ffmpeg.program.sandbox import Sandbox
 
 
 def why_program(opened: Source, options: DecodeOptions) -> str | None:
@@ -95,17 +98,20 @@ def _read_probed(
 ) -> ProgramEngine:
     track = Track(opened.url, media, chosen_video(media, stream, options))
     questions = InProcess(track)
-    begins_s = None if options.start is None else questions.begins_s(options.start)
-    plan = plan_decode(program, track, _from(begins_s, options))
+    plan, knows_first = _planned(program, track, options, questions)
     stored = as_stored(program, track, plan) if _is_made_here(opened, plan) else None
-    return ProgramEngine(
-        program, opened, plan, reason, questions, stored=stored, knows_first=begins_s is not None
-    )
+    return ProgramEngine(program, opened, plan, reason, questions, stored=stored, knows_first=knows_first)
 
 
-def _from(begins_s: float | None, options: DecodeOptions) -> DecodeOptions:
-    """The options with the time of the first frame, if it's known: FFmpeg then drops all frames before it."""
-    return options if begins_s is None else replace(options, start=begins_s)
+def _planned(
+    program: str, track: Track, options: DecodeOptions, questions: Questions, sandbox: Sandbox | None = None
+) -> tuple[DecodePlan, bool]:
+    """The plan, and whether it begins at the time of a frame: FFmpeg then drops all frames before it."""
+    begins = None if options.start is None else questions.begins(options.start)
+    if begins is None:
+        return plan_decode(program, track, options, sandbox), False
+    options = replace(options, start=begins.shown_s)
+    return plan_decode(program, track, options, sandbox, begins.keyframe_s), True
 
 
 def _is_made_here(opened: Source, plan: DecodePlan) -> bool:
@@ -117,7 +123,7 @@ def _is_made_here(opened: Source, plan: DecodePlan) -> bool:
     is_filtered = plan.ffmpeg_format != video.pixel_format or plan.rotation_filters
     is_scaled = (layout.width, layout.height) != (video.width, video.height)
     # A palette may change with each frame, and goes with it.
-    return bool(is_filtered or is_scaled or plan.is_reframed) and video.pixel_format not in (None, "pal8")
+    return bool(is_filtered or is_scaled or plan.is_reframed) and video.pixel_format not in (None, PALETTE)
 
 
 def _read_in_sandbox(
@@ -127,11 +133,8 @@ def _read_in_sandbox(
     media = isolation.media(PATIENCE_S)
     track = Track(isolation.file.url, media, chosen_video(media, stream, options))
     questions = isolation.about(track.video.index)
-    begins_s = None if options.start is None else questions.begins_s(options.start)
-    plan = plan_decode(program, track, _from(begins_s, options), isolation.sandbox)
-    return ProgramEngine(
-        program, opened, plan, reason, questions, isolation, knows_first=begins_s is not None
-    )
+    plan, knows_first = _planned(program, track, options, questions, isolation.sandbox)
+    return ProgramEngine(program, opened, plan, reason, questions, isolation, knows_first=knows_first)
 
 
 def read_by_libav(opened: Source, options: DecodeOptions, stream: int | None) -> Engine:

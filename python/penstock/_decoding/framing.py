@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from av.video.format import names as video_formats  # type: ignore[attr-defined]
 
 from penstock._common.messages import argument
 from penstock._ffmpeg.command.arguments import checked_size
-from penstock._ffmpeg.command.pixel_formats import FrameLayout, has_alpha, is_gray, is_rgb
+from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, FrameLayout, has_alpha, is_gray, is_rgb
 from penstock._ffmpeg.command.settings import check_choice
 
 Fit = Literal["stretch", "cover", "contain"]
@@ -244,7 +245,7 @@ class Delivery:
             shown = "source" if is_source else name
             raise ValueError(
                 f"{asked} needs packed RGB or gray of 8 or 16 bits, not {argument('pixel_format', shown)}. Pass "
-                f"{argument('pixel_format', 'rgb24')}"
+                f"{argument('pixel_format', DEFAULT_FORMAT)}"
             )
         channels = made.planes[0][2] if len(made.planes[0]) == 3 else 1
         width, height = framing.size
@@ -300,18 +301,9 @@ def chroma_steps(pixel_format: str) -> tuple[int, int]:
 
 def _full_chroma(pixel_format: str) -> str | None:
     """A format with the same samples and a chroma sample for each pixel; None if there is none."""
-    name = pixel_format
-    packed = {
-        "nv12": "yuv444p",
-        "nv21": "yuv444p",
-        "nv16": "yuv444p",
-        "p010le": "yuv444p10le",
-        "yuyv422": "yuv444p",
-    }
-    for part in ("420", "422", "411", "410", "440"):
-        name = name.replace(part, "444")
-    name = packed.get(pixel_format, name)
-    return name if name in video_formats else None
+    bits = VideoFormat(pixel_format, 16, 16).components[0].bits
+    names = (re.sub(r"4[1-4]\d(?=p)", "444", pixel_format), f"yuv444p{bits}le" if bits > 8 else "yuv444p")
+    return next((name for name in names if name != pixel_format and name in video_formats), None)
 
 
 def _fill(given: Sequence[float] | None, pixel_format: str, channels: int, most: int) -> tuple[float, ...]:

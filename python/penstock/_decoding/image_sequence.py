@@ -25,6 +25,7 @@ from penstock._facts.info import MediaInfo, VideoInfo
 from penstock._facts.opening import decode, open_media
 from penstock._facts.probing import info_of
 from penstock._facts.source import Source
+from penstock._formats import codecs
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 # Bytes at a file's beginning by which libav tells most formats. Files with the same ones, and the same suffix, are
 # taken for the same format.
 _MAGIC_BYTES = 4
-# To libav's decoder of TIFF, a tag that it does not know would be damage, and most files have one.
-_LENIENT_DECODER = "tiff"
 # Chosen: the memory of so many pictures is in use, 400 MB for 16 bits a sample and 8 megapixels.
 _MOST_THREADS = 8
 # Chosen: for so long, a signal may wait for its handler.
@@ -167,7 +166,7 @@ class ImageSequence:
             self._decoders[kind] = self._told(path).codec
         codec = cast("VideoCodecContext", av.CodecContext.create(self._decoders[kind], "r"))
         codec.thread_type, codec.thread_count = ThreadType.NONE, 1
-        if self._is_strict and self._decoders[kind] != _LENIENT_DECODER:
+        if self._is_strict and not codecs.known(self._decoders[kind]).is_lenient:
             codec.options = {"err_detect": "explode"}
         try:
             frames = decode(codec, av.Packet(content)) + decode(codec, None)

@@ -20,6 +20,7 @@ from penstock._facts.completeness import CHEAP_BYTES, SoundEnd, has_damaged_page
 from penstock._facts.index import NO_TIME, read_packets
 from penstock._facts.opening import decode, demux, open_media, times_may_jump
 from penstock._ffmpeg.command import endpoints
+from penstock._formats import codecs
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -36,16 +37,13 @@ if TYPE_CHECKING:
 
 # Chosen: more than a packet of any codec. Times that differ by less from what was counted are rounded.
 _GAP_S = 0.1
-# Chosen: so long a decoder of a lossy codec has decoded before its samples are the same as from the beginning. Opus
-# needs the most. The codecs that are named need a part of that: MP3 at a low bit rate 0.3 s, the others two packets.
+# Chosen: so long a decoder of a lossy codec has decoded before its samples are the same as from the beginning; and one
+# that is soon right.
 _PREROLL_S, _SHORT_PREROLL_S = 1.0, 0.5
-_QUICKLY_RIGHT = ("aac", "ac3", "eac3", "mp2", "mp3", "vorbis")
 # Chosen: so many frames show how the times of packets are rounded.
 _FIRST_FRAMES = 24
 # The filter of libav's resampler has 32 taps, at the lower of both rates. Chosen: twice as many.
 _LEAD_TAPS = 64
-# Decoders that add noise. With their option, it depends on the packet alone, and not on those before.
-_NOISY = ("ac3", "eac3")
 # In samples: a unit of times that tells each sample, and by how much such a time may be off.
 _EXACT, _SLACK = 1.01, 2.0
 _OVER_GAPS = (
@@ -112,7 +110,7 @@ class OpenSound:
         self.codec = self._stream.codec_context
         self.codec.thread_type = ThreadType.NONE if chosen.threads is None else ThreadType.FRAME
         self.codec.thread_count = min(chosen.threads or 1, MOST_THREADS)
-        options = {"cons_noisegen": "1"} if self.codec.name in _NOISY else {}
+        options = {"cons_noisegen": "1"} if codecs.known(self.codec.name).adds_noise else {}
         if chosen.is_strict:
             # Lossy codecs have checksums of heads at most, which some encoders write wrong.
             options["err_detect"] = "crccheck+explode" if self.is_lossless else "explode"
@@ -230,7 +228,7 @@ class OpenSound:
     def seek(self, pts: int) -> bool:
         """Goes to a packet at or before this time, or so libav believes. False if it can't."""
         self._reading = None  # PyAV would crash, or give packets of two places
-        if self.codec.is_open and self.codec.name in _NOISY:
+        if self.codec.is_open and codecs.known(self.codec.name).adds_noise:
             self.rewind()  # to flush libav's decoder of AC-3 would reset that option
         try:
             self.container.seek(pts, stream=self._stream)
@@ -341,7 +339,7 @@ class PlacedSound:
         self._lead = 0
         if self._own != self._rate:
             self._lead = math.ceil(_LEAD_TAPS * max(1.0, self._own / self._rate))
-        preroll_s = _SHORT_PREROLL_S if chosen.audio.codec in _QUICKLY_RIGHT else _PREROLL_S
+        preroll_s = _SHORT_PREROLL_S if codecs.known(chosen.audio.codec).is_soon_right else _PREROLL_S
         self._preroll = 0 if self._sound.is_lossless else round(preroll_s * self._own)
 
     @property

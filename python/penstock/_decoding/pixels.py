@@ -17,7 +17,7 @@ from penstock._common.shortage import raise_shortage
 from penstock._decoding.plan import DecodePlan, lost_bits, plan_decode
 from penstock._decoding.planes import blank_rows, plane_rows, too_large
 from penstock._facts.info import RANGES, VideoInfo, matrix_name
-from penstock._ffmpeg.command.pixel_formats import is_gray, is_rgb
+from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, is_gray, is_rgb
 from penstock._native import _PlaneConverter
 from penstock.errors import DecoderError
 
@@ -279,7 +279,7 @@ class _Kind:
             if frame.format.has_palette:
                 raise DecoderError(
                     "the pictures change their size, which a palette doesn't support. Pass "
-                    f"{argument('pixel_format', 'rgb24')} to scale all frames to the size of the first one"
+                    f"{argument('pixel_format', DEFAULT_FORMAT)} to scale all frames to the size of the first one"
                 ) from error
             raise DecoderError(f"libav can't convert {frame.format.name}: {error.strerror}") from error
 

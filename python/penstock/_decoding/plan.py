@@ -24,9 +24,10 @@ from penstock._facts.opening import has_no_times
 from penstock._facts.part import Part
 from penstock._facts.seeking import may_seek, seek_arguments
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import option_arguments, read_arguments
+from penstock._ffmpeg.command.arguments import PALETTE, option_arguments, read_arguments
 from penstock._ffmpeg.command.colors import MATRICES, RANGES, UNTAGGED, VideoColors
 from penstock._ffmpeg.command.pixel_formats import (
+    DEFAULT_FORMAT,
     PIXEL_FORMATS,
     SOURCE,
     DefaultFormat,
@@ -59,14 +60,15 @@ from penstock.errors import DecoderError
 _FEW_FRAMES = 16
 # The matrix of FFmpeg's scaler for untagged video of any size (SWS_CS_DEFAULT in libswscale/swscale.h).
 _UNTAGGED = "bt601"
-# Formats from which our conversion and FFmpeg's make the same pixels. (FFmpeg's scaler makes others of nv12.)
-_CONVERTED_ALIKE = ("yuv420p", "yuv422p", "yuv444p")
 # What FFmpeg converts stored pixels to before our conversion to RGB, if the picture is scaled or the RGB has 16 bits.
 # Scaled to 4:4:4, it keeps more of the file's chroma; and FFmpeg's own conversion to 16-bit RGB is 256/257 as bright as
-# it should be (white is 65283).
-_FULL_CHROMA = {f"{name}{depth}": f"yuv444p{depth}" for name in _CONVERTED_ALIKE for depth in ("", "10le")}
-# FFmpeg's names of full-range YUV.
-_FULL_RANGE = {"yuvj420p": "yuv420p", "yuvj422p": "yuv422p", "yuvj444p": "yuv444p"}
+# it should be (white is 65283). From these formats our conversion and FFmpeg's make the same pixels. (FFmpeg's scaler
+# makes others of nv12.)
+_FULL_CHROMA = {
+    f"yuv{chroma}p{depth}": f"yuv444p{depth}" for chroma in (420, 422, 444) for depth in ("", "10le")
+}
+# How FFmpeg's names of full-range YUV begin.
+_FULL_RANGE = "yuvj"
 _AUTOROTATION = frozenset(("autorotate", "noautorotate"))
 _CODEC_OPTIONS = ("c", "c:v", "codec", "codec:v", "vcodec")
 # The transfer characteristics of HDR, and FFmpeg's filters that make SDR of it.
@@ -132,7 +134,7 @@ class DecodePlan:
         filters: the filters after those.
         track: the stream, with the pixel format that its decoder gives.
         decoder: name of FFmpeg's decoder; None leaves the choice to FFmpeg.
-        may_seek: whether FFmpeg need not read from the beginning of the file.
+        keyframe_s: as for `seek_arguments`.
         uncropped: FFmpeg's arguments for pictures as their codec has them, where the container crops them.
         colors: of frames that are YUV; None for others, and if an argument of the caller may change them.
         is_reframed: whether `filters` crop the picture, or scale it to another shape.
@@ -148,7 +150,7 @@ class DecodePlan:
     options: DecodeOptions
     track: Track
     decoder: str | None = None
-    may_seek: bool = True
+    keyframe_s: float | None = None
     uncropped: tuple[str, ...] = ()
     colors: VideoColors | None = None
     is_reframed: bool = False
@@ -198,15 +200,20 @@ class DecodePlan:
         return [*reading, *filtered, *few, "-fps_mode", "passthrough", "-f", "null", "-"]
 
     def _reading(self) -> tuple[list[str], list[str]]:
-        return _reading(self.track, self.options, self.decoder, self.uncropped, may_seek=self.may_seek)
+        return _reading(self.track, self.options, self.decoder, self.uncropped, self.keyframe_s)
 
 
 def plan_decode(
-    program: str | None, track: Track, options: DecodeOptions, sandbox: Sandbox | None = None
+    program: str | None,
+    track: Track,
+    options: DecodeOptions,
+    sandbox: Sandbox | None = None,
+    keyframe_s: float | None = None,
 ) -> DecodePlan:
     """Plans a decode by the FFmpeg `program`, or by libav in this process if that is None.
 
-    Runs FFmpeg for one frame if the size depends on `filters`, in the sandbox if there is one.
+    `keyframe_s` is as for `seek_arguments`. Runs FFmpeg for one frame if the size depends on `filters`, in the sandbox
+    if there is one.
     """
     source, video = track.source, track.video
     name = _delivered_format(video, options)
@@ -215,6 +222,8 @@ def plan_decode(
         video = replace(video, pixel_format=own_pixel_format(video))
         track = replace(track, video=video)
     uncropped = () if program is None else _uncropped(program)
+    if not may_seek(video.codec, video.pixel_format):
+        keyframe_s = None
     own_size, turns = (video.width, video.height), _rotation_filters(video, options)
     if options.keeps_stored_orientation:
         own_size = video.stored_width, video.stored_height
@@ -231,7 +240,7 @@ def plan_decode(
             or options.form.needs_own_size
         )
     ):
-        reading, trim = _reading(track, options, decoder, uncropped)
+        reading, trim = _reading(track, options, decoder, uncropped, keyframe_s)
         if endpoints.is_sequential(source):
             reading, trim = _test_picture(video), []
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
@@ -256,12 +265,12 @@ def plan_decode(
         if conversion is None:
             delivered, converted_by = layout.pixel_format, "ffmpeg"
             # From a palette itself, FFmpeg makes 36 of 256 grays one too dark or bright.
-            scaled[-1:] = [*["format=bgra"] * (own == "pal8"), scaled[-1]]
+            scaled[-1:] = [*["format=bgra"] * (own == PALETTE), scaled[-1]]
             scaled[-1] += _colors(options, own, layout, video)
             scaled += _to_floats(own, delivered)
         else:
             scaled[-1] += _same_colors(conversion_input, layout, video, options)
-    elif own == "pal8" and (width, height) == own_size:
+    elif own == PALETTE and (width, height) == own_size:
         # FFmpeg's `scale` may replace the palette. Another size is an error here.
         scaled[-1] = f"crop=if(eq(iw\\,{width})*eq(ih\\,{height})\\,{width}\\,{OTHER_SIZE}):{height}"
     filters = (
@@ -272,7 +281,7 @@ def plan_decode(
     is_recolored = options.filters or not options.color_matrix == options.color_range == "auto"
     return DecodePlan(
         *(layout, delivered, conversion, converted_by, turns, filters, options, track, decoder),
-        may_seek=may_seek(video.codec, video.pixel_format),
+        keyframe_s=keyframe_s,
         uncropped=uncropped,
         colors=None if is_recolored else yuv_colors(video, layout.pixel_format),
         is_reframed=not framing.is_plain,
@@ -285,12 +294,14 @@ def _check_framing(framing: Framing, own: str, layout: FrameLayout) -> None:
     if framing.is_plain or not own:
         return
     name, crop = layout.pixel_format, argument("crop", framing.crop)
-    if own == name == "pal8":
-        raise ValueError(f"frames with a palette can't be cropped. Pass {argument('pixel_format', 'rgb24')}")
+    if own == name == PALETTE:
+        raise ValueError(
+            f"frames with a palette can't be cropped. Pass {argument('pixel_format', DEFAULT_FORMAT)}"
+        )
     if framing.is_between_chroma(own) and not (is_rgb(name) or is_gray(name)):
         raise ValueError(
             f"{crop} divides pixels of {own} that share a chroma sample. Pass multiples of "
-            f"{max(chroma_steps(own))}, or {argument('pixel_format', 'rgb24')}"
+            f"{max(chroma_steps(own))}, or {argument('pixel_format', DEFAULT_FORMAT)}"
         )
 
 
@@ -298,7 +309,7 @@ def as_stored(program: str, track: Track, plan: DecodePlan) -> DecodePlan:
     """What FFmpeg has to write for `plan` if its filters run in this process: the pictures as they are stored."""
     own = plan.track.video.pixel_format or SOURCE
     options = replace(plan.options, pixel_format=own, size=None, input_options={"autorotate": 0}, form=Form())
-    return plan_decode(program, track, options)
+    return plan_decode(program, track, options, keyframe_s=plan.keyframe_s)
 
 
 def lost_bits(video: VideoInfo, pixel_format: str) -> str | None:
@@ -401,7 +412,7 @@ def _test_picture(video: VideoInfo) -> list[str]:
 
 def _without_range(pixel_format: str) -> str:
     """The name of a pixel format without its range."""
-    return canonical(_FULL_RANGE.get(pixel_format, pixel_format))
+    return canonical(pixel_format.replace(_FULL_RANGE, "yuv"))
 
 
 def _conversion_input(stored: str, layout: FrameLayout, options: DecodeOptions, *, is_scaled: bool) -> str:
@@ -437,8 +448,8 @@ def alpha_decoder(program: str | None, source: str, video: VideoInfo, options: D
     if known and name not in known:
         raise DecoderError(
             f"{endpoints.without_protocol(source)} has alpha, which {program or 'libav'} can't read: it was built "
-            f"without the decoder {name}. Pass a format without alpha, such as {argument('pixel_format', 'rgb24')}, or "
-            "install an FFmpeg with that decoder (Debian's has it)"
+            f"without the decoder {name}. Pass a format without alpha, such as "
+            f"{argument('pixel_format', DEFAULT_FORMAT)}, or install an FFmpeg with that decoder (Debian's has it)"
         )
     return name
 
@@ -448,12 +459,11 @@ def _reading(
     options: DecodeOptions,
     decoder: str | None,
     uncropped: Sequence[str],
-    *,
-    may_seek: bool = True,
+    keyframe_s: float | None,
 ) -> tuple[list[str], list[str]]:
     """FFmpeg's arguments that read the stream, and the filters that drop what is before ``start``."""
     source, media, video = track.source, track.media, track.video
-    seek, trim = seek_arguments(options.start, source, media, video, end=options.end, may_seek=may_seek)
+    seek, trim = seek_arguments(options.start, source, media, video, end=options.end, keyframe_s=keyframe_s)
     is_raw = has_no_times(media.container) and video.start_s is None
     if is_raw and not options.filters:  # with which FFmpeg may begin again in the middle
         # Before 7, FFmpeg begins later with a raw stream whose frames are reordered.
@@ -498,7 +508,9 @@ def _colors(options: DecodeOptions, own: str, layout: FrameLayout, video: VideoI
         # the matrix on both ways. For BT.709, its values are up to 28 off otherwise.
         matrix = ":in_color_matrix=bt601"
     color_range = "" if options.color_range == "auto" else f":in_range={RANGES[options.color_range]}"
-    is_full = own in _FULL_RANGE or (video.color_range == "full" and not (is_rgb(own) or is_gray(own)))
+    is_full = own.startswith(_FULL_RANGE) or (
+        video.color_range == "full" and not (is_rgb(own) or is_gray(own))
+    )
     if is_full and not (is_rgb(layout.pixel_format) or is_gray(layout.pixel_format)):
         color_range += ":out_range=limited"  # otherwise, FFmpeg may not convert it
     return matrix + color_range
@@ -506,11 +518,13 @@ def _colors(options: DecodeOptions, own: str, layout: FrameLayout, video: VideoI
 
 def _to_floats(own: str, delivered: str) -> list[str]:
     """Filters by way of 16-bit RGB, where FFmpeg's scaler makes wrong floats."""
-    if delivered.startswith("grayf"):
+    if not is_float(delivered):
+        return []
+    if is_gray(delivered):
         # FFmpeg's scaler gives only this gray format a limited range: black was 0.06, and white 0.92.
         return ["format=gray16le", "format=gbrap16le", "format=gbrapf32le", "extractplanes=g"]
     # From gray, FFmpeg's scaler may be up to 0.9 off.
-    return ["format=gbrap16le"] if is_gray(own) and delivered.startswith(("gbrpf", "gbrapf")) else []
+    return ["format=gbrap16le"] if is_gray(own) and is_rgb(delivered) else []
 
 
 def _same_colors(stored: str, layout: FrameLayout, video: VideoInfo, options: DecodeOptions) -> str:
@@ -600,4 +614,4 @@ def _color_range(stored: str, video: VideoInfo, options: DecodeOptions) -> str:
         return "full"
     if options.color_range != "auto":
         return options.color_range
-    return video.color_range or ("full" if video.pixel_format in _FULL_RANGE else "limited")
+    return video.color_range or ("full" if (video.pixel_format or "").startswith(_FULL_RANGE) else "limited")

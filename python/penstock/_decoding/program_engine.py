@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -28,7 +27,7 @@ from penstock._facts import completeness
 from penstock._facts.completeness import End
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.child import DRAIN_GRACE_S
-from penstock._ffmpeg.program.process import FFmpegProcess
+from penstock._ffmpeg.program.process import reports_of
 from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
@@ -186,22 +185,6 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
         if self._frames is not None:
             self._frames.release()
 
-    def _start(self) -> DecodeSession[tuple[int, Any]]:
-        """Starts FFmpeg; again from the beginning of the file, if it would lose frames by a seek."""
-        run, start = super()._start(), self.plan.options.start
-        if start is None or self._is_before_part or not self.plan.may_seek:
-            return run
-        try:
-            # FFmpeg opens the file meanwhile, so this usually costs no time.
-            if not self.questions.misses_frames(start):
-                return run
-        except BaseException:
-            run.discard()
-            raise
-        run.close()
-        self._written = replace(self._written, may_seek=False)
-        return super()._start()
-
     def _make_session(self) -> DecodeSession[tuple[int, Any]]:
         return DecodeSession(
             self._program,
@@ -214,8 +197,6 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
         )
 
     def _read_output(self, output: FileIO) -> ProgramFrames | ConfinedOutput:
-        if self._frames is not None:
-            self._frames.release()  # of a run that would have lost frames
         isolation = self._isolation
         time_base, policy = self.plan.track.video.time_base, self.plan.options.settings.policy
         given = output, self._frame_bytes, time_base, policy
@@ -281,20 +262,8 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
         if start is None and not is_inside:
             return None
         arguments = self._written.beginning_arguments(before_start=not is_inside)
-        beginning = FFmpegProcess(
-            self._program,
-            arguments,
-            is_strict=False,
-            stdout=subprocess.DEVNULL,
-            sandbox=self._sandbox,
-            error=DecoderError,
-        )
-        try:
-            beginning.start()
-            beginning.wait(self.plan.options.settings.stall_timeout)
-        finally:
-            beginning.end()
-        if damage - beginning.log.reports:
+        patience_s = self.plan.options.settings.stall_timeout
+        if damage - reports_of(self._program, arguments, patience_s, self._sandbox):
             return None
         if start is None or is_inside:
             return completeness.BEGINS_INSIDE

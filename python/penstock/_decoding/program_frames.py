@@ -180,9 +180,6 @@ class ProgramFrames:
             return self._is_reading and not any(fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(4)))
         return False
 
-    def take_rest(self) -> None:
-        """Nothing: a part of a frame is dropped."""
-
     def close(self) -> None:
         """Leaves it to the thread that reads: libav's read ends with FFmpeg."""
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -89,7 +89,6 @@ class ProgramSound:
         )
         self._run = _Blocks(chosen, new_session, between_s=self._between_s())
         self._lock = threading.Lock()
-        self._is_rest_delivered = False
 
     @property
     def facts(self) -> DecoderEngine:
@@ -210,8 +209,7 @@ class ProgramSound:
     def _last_block(self) -> npt.NDArray[Any] | None:
         """The last block, which is shorter than the others, once; None if there is none."""
         with self._lock:
-            rest = None if self._is_rest_delivered else self._run.session.rest
-            self._is_rest_delivered = True
+            rest, self._run.rest = self._run.rest, None
         return None if rest is None or rest.nbytes < self._sample_bytes else self._shaped(rest)
 
     def _shaped(self, block: Frame) -> npt.NDArray[Any]:
@@ -221,7 +219,13 @@ class ProgramSound:
 
 
 class _Blocks(OnDemand[Frame]):
-    """The run of FFmpeg that writes blocks of samples."""
+    """The run of FFmpeg that writes blocks of samples.
+
+    Attributes:
+        rest: what FFmpeg wrote after the last whole block.
+    """
+
+    rest: Frame | None = None
 
     def __init__(
         self,
@@ -253,11 +257,15 @@ class _Blocks(OnDemand[Frame]):
         programs = run.process.log.codec or own
         # Of other PCM it makes noise. Packets of other codecs say what they are.
         if programs != own and own.startswith("pcm_") and programs.startswith("pcm_"):
-            reason, run.rest = f"the audio is {own}, which this FFmpeg reads as {programs}", None
+            reason, self.rest = f"the audio is {own}, which this FFmpeg reads as {programs}", None
         elif frame is None and not run.reader.stats.bytes_read and has_sound(*self._place, *self._between_s):
             reason = f"this FFmpeg decodes nothing of the audio, which is {own}"
         if reason is not None:
             raise run.failure(f"{self._opened.path}: {reason}", run.delivered, _NEWER)
+
+    def _end_of(self, run: DecodeSession[Frame]) -> End:
+        self.rest = cast("Reader", run.reader).take_rest()
+        return super()._end_of(run)
 
     def _end_of_file(self, run: DecodeSession[Frame]) -> End:
         is_part = self._between_s[1] is not None

@@ -28,6 +28,7 @@ from penstock._facts.completeness import End, other_codecs
 from penstock._facts.info import MediaInfo
 from penstock._facts.source import Source
 from penstock._facts.told_damage import told_damage
+from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT
 from penstock._ffmpeg.command.settings import DecoderSettings
 from penstock._ffmpeg.program.child import DRAIN_GRACE_S
 from penstock._ffmpeg.program.messages import has_no_frames
@@ -69,9 +70,6 @@ class Reading(Protocol[Item_co]):
     def read(self, timeout: float) -> Item_co | None:
         """The next one; None at the end."""
 
-    def take_rest(self) -> Item_co | None:
-        """What came after the last whole one."""
-
     def close(self) -> None:
         """Stops reading."""
 
@@ -86,7 +84,6 @@ class DecodeSession(Session, Generic[Item]):
 
     Attributes:
         reader: what reads from its output.
-        rest: what FFmpeg wrote after the last whole block.
         has_succeeded: whether FFmpeg has written all that it had to; None until it has ended and all frames were read.
     """
 
@@ -115,7 +112,6 @@ class DecodeSession(Session, Generic[Item]):
             error=DecoderError,
         )
         super().__init__(process, title, settings.stall_timeout)
-        self.rest: Item | None = None
         self.has_succeeded: bool | None = None
         self._ending = threading.Lock()
         self._grace: Deadline | None = None  # once FFmpeg has closed its output
@@ -235,7 +231,6 @@ class DecodeSession(Session, Generic[Item]):
                 process.kill()
                 process.wait()
             self.check_open()
-            self.rest = self.reader.take_rest()
             self.has_succeeded = process.has_succeeded or (is_late and process.is_complete)
             self._let_go()
 
@@ -355,7 +350,7 @@ class OnDemand(Closable, Generic[Item]):
         if f"width '{OTHER_SIZE}'" in said:
             return End(
                 f"the pictures change their size, which a palette doesn't support, {after}. Pass "
-                f"{argument('pixel_format', 'rgb24')} to scale all frames to the size of the first one"
+                f"{argument('pixel_format', DEFAULT_FORMAT)} to scale all frames to the size of the first one"
             )
         sandbox = self._sandbox if self._is_strict or not run.has_succeeded else None
         # Before damage: what FFmpeg says for want of memory looks like that.

@@ -14,6 +14,7 @@ from penstock._facts.completeness import Delivered, End
 from penstock._facts.confined_process import ConfinedProcess
 from penstock._facts.exact_json import pack, unpack
 from penstock._facts.info import MediaInfo
+from penstock._facts.part import Begins
 from penstock._facts.source import Source
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.child import CapturedChild, NotStartedError, TimedOutError, run
@@ -188,11 +189,8 @@ class _AboutTrack:
     def frames(self, start: float | None, end: float | None, rate: str | None = None) -> int | None:
         return self._ask("frames", cast("type[int | None]", int | None), start, end, rate)
 
-    def begins_s(self, start: float) -> float | None:
-        return self._ask("begins_s", cast("type[float | None]", float | None), start)
-
-    def misses_frames(self, start: float | None) -> bool:
-        return self._ask("misses_frames", bool, start)
+    def begins(self, start: float) -> Begins | None:
+        return self._ask("begins", cast("type[Begins | None]", Begins | None), start)
 
     def begins_inside_group(self) -> bool:
         return self._ask("begins_inside_group", bool)

@@ -14,7 +14,7 @@ from av.error import FFmpegError as LibavError
 from penstock._facts.completeness import CHEAP_BYTES
 from penstock._facts.index import REORDERED, Unwrapped
 from penstock._facts.info import zero_of
-from penstock._facts.opening import demux, open_stream
+from penstock._facts.opening import demux, only_frame, open_stream
 from penstock._facts.seeking import ROUNDED_S, Clock, exact, first_pts, last_pts, rounded_s
 from penstock._ffmpeg.command import endpoints
 from penstock._formats import containers
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from penstock._facts.index import Packet
     from penstock._facts.info import MediaInfo, Track, VideoInfo
 
 # How far before a time a file with an index is sought, in seconds, until a keyframe comes before that; None reads from
@@ -145,8 +144,22 @@ class Grid:
         return np.array([(begin + number * by) // per_unit for number in range(count)], np.int64)
 
 
-def begins_s(start: float, track: Track) -> float | None:
-    """The time of the frame that is on screen at `start`, in seconds, by the packets of a regular file.
+@dataclass(frozen=True, slots=True)
+class Begins:
+    """Where a part of a video begins, in seconds.
+
+    Attributes:
+        shown_s: the time of the frame that is on screen then.
+        keyframe_s: that of the keyframe before it; None if that is not a full picture: with x264's intra-refresh,
+            pictures are complete only some frames later, and FFmpeg drops the others.
+    """
+
+    shown_s: float
+    keyframe_s: float | None
+
+
+def begins(start: float, track: Track) -> Begins | None:
+    """Where a part from `start` on begins, by the packets of a regular file.
 
     None where packets don't tell: also if the part has no frame, or begins with the first frame of the video.
     """
@@ -164,14 +177,17 @@ def begins_s(start: float, track: Track) -> float | None:
         ):
             if margin_s is not None:
                 file.seek(part.at - round(margin_s / video.time_base), stream=stream)
-            if (pts := _shown_at(part, Unwrapped(stream).all(demux(file, stream)))) is not None:
-                return Clock(media, video).time_s(pts)
+            found = _shown_at(part, Unwrapped(stream).all(demux(file, stream)))
+            if found is not None:
+                (pts, keyframe), time_s = found, Clock(media, video).time_s
+                is_whole = only_frame(stream.codec_context, keyframe) is not None
+                return Begins(time_s(pts), time_s(keyframe.pts) if is_whole else None)
     return None
 
 
-def _shown_at(part: Part, packets: Iterable[Packet]) -> int | None:
-    """The time of the frame that is on screen at the start of a part; None if no keyframe is before it, or no frame."""
-    shown, has_key, later = list[tuple[int, int]](), False, 0
+def _shown_at(part: Part, packets: Iterable[Any]) -> tuple[int, Any] | None:
+    """The time of the frame that is on screen at the start of a part, and the keyframe before it; None if one lacks."""
+    shown, keyframe, later = list[tuple[int, int]](), None, 0
     for packet in packets:
         if not packet.size or packet.is_discard or packet.pts is None:
             continue
@@ -179,8 +195,8 @@ def _shown_at(part: Part, packets: Iterable[Packet]) -> int | None:
         if later > REORDERED:
             break
         if packet.pts <= part.at:
-            has_key |= packet.is_keyframe
+            keyframe = packet if packet.is_keyframe else keyframe
             shown.append((packet.pts, packet.duration or 0))
-    if not has_key or not (later or part.least < part.end_of(*max(shown))):
+    if keyframe is None or not (later or part.least < part.end_of(*max(shown))):
         return None
-    return max(shown)[0]
+    return max(shown)[0], keyframe

@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Protocol
 
-from penstock._facts import completeness, seeking
+from penstock._facts import completeness
 from penstock._facts.completeness import Delivered, End
 from penstock._facts.info import Track
-from penstock._facts.part import Grid, Part, begins_s, latest_of
+from penstock._facts.part import Begins, Grid, Part, begins, latest_of
 
 
 class Questions(Protocol):
@@ -17,11 +17,8 @@ class Questions(Protocol):
     def frames(self, start: float | None, end: float | None, rate: str | None = None) -> int | None:
         """How many frames iteration gives from one time to another, at a rate if one is given; None if unknown."""
 
-    def begins_s(self, start: float) -> float | None:
-        """The time of the frame that is on screen at a time; None if packets don't tell."""
-
-    def misses_frames(self, start: float | None) -> bool:
-        """Whether FFmpeg may lose the first frames from `start` on if it seeks there."""
+    def begins(self, start: float) -> Begins | None:
+        """Where a part from a time on begins; None if packets don't tell."""
 
     def begins_inside_group(self) -> bool:
         """Whether a decoder has to wait for a later packet than the first, as in a recording of a broadcast."""
@@ -48,11 +45,8 @@ class InProcess:
             return Grid(Fraction(rate), start or 0.0, end).count(part.end_of(*shown[-1]), media, video)
         return len(part.places(latest_of([pts for pts, _ in shown]), part.end_of(*shown[-1])))
 
-    def begins_s(self, start: float) -> float | None:
-        return begins_s(start, self._track)
-
-    def misses_frames(self, start: float | None) -> bool:
-        return seeking.misses_frames(start, self._track)
+    def begins(self, start: float) -> Begins | None:
+        return begins(start, self._track)
 
     def begins_inside_group(self) -> bool:
         return completeness.begins_inside_group(self._track)

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import suppress
 from fractions import Fraction
-from itertools import islice
 from numbers import Rational
-from typing import TYPE_CHECKING
-
-from av.error import FFmpegError as LibavError
 
 from penstock._facts.completeness import times_go_back
 from penstock._facts.index import REORDERED
-from penstock._facts.info import AudioInfo, MediaInfo, Track, VideoInfo, zero_of
-from penstock._facts.opening import demux, only_frame, open_stream, times_may_jump
+from penstock._facts.info import AudioInfo, MediaInfo, VideoInfo, zero_of
+from penstock._facts.opening import times_may_jump
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import PALETTE, format_seconds
 from penstock._formats import codecs, containers
-from penstock.errors import DecoderError
-
-if TYPE_CHECKING:
-    from av.packet import Packet as AnyPacket
-    from av.video.stream import VideoStream
 
 # Guessed: keyframes are usually closer together than this; broadcasts have one every 0.5 to 2 s.
 _SEEK_MARGIN_S = 10.0
@@ -35,8 +24,6 @@ _MOST_ROUNDED_S = Fraction(1, 1000)
 _LAST_PACKET_S = 0.1
 # Seconds, of which no pause has so many. FFmpeg would take a pause of 10 s or more out of the times.
 _ANY_PAUSE = "1000000000"
-# By so much FFmpeg goes further back for a video with B-frames (open_input_file in fftools/ffmpeg_opt.c).
-_SEEK_BACK_S = 3 / 23
 
 
 def seek_arguments(
@@ -46,7 +33,7 @@ def seek_arguments(
     video: VideoInfo,
     *,
     end: float | None = None,
-    may_seek: bool = True,
+    keyframe_s: float | None = None,
 ) -> tuple[list[str], list[str]]:
     """FFmpeg's options and filters for a video from `start` to before `end`. The filters need ``-copyts``.
 
@@ -54,9 +41,9 @@ def seek_arguments(
         start: seconds from the beginning, as `MediaInfo.zero_s` has it; None for all of the file.
         source: what FFmpeg reads, from `endpoints.source`.
         video: the stream that is decoded.
-        may_seek: whether FFmpeg need not read from the beginning.
+        keyframe_s: the time of the keyframe before `start`, as that; None if FFmpeg has to read from the beginning.
     """
-    sooner_s = None if start is None or not may_seek else _seek_s(start, source, media, is_audio=False)
+    sooner_s = None if start is None or keyframe_s is None else _seek_s(start, source, media, keyframe_s)
     # In seconds, the filter would take the nearest timestamp.
     ends = {"start_pts": start, "end_pts": end}
     trim = [
@@ -75,7 +62,7 @@ def audio_arguments(
     From the beginning of a file whose times may jump, FFmpeg has them go on where they go back, as they do between the
     parts of joined transport streams, and in some versions of a chained Ogg file.
     """
-    sooner_s = None if start is None else _seek_s(start, source, media, is_audio=True)
+    sooner_s = None if start is None else _seek_s(start, source, media)
     # In Ogg, FFmpeg 5.1 counts from the file's beginning, also if the sound begins later.
     is_late_ogg = media.container == "ogg" and (audio.start_s or 0.0) > (media.start_s or 0.0)
     if (
@@ -109,64 +96,20 @@ def may_seek(codec: str, pixel_format: str | None) -> bool:
     return known.may_seek and (known.has_own_palettes or pixel_format != PALETTE)
 
 
-def _seek_s(start: float, source: str, media: MediaInfo, *, is_audio: bool) -> float | None:
-    """The place that FFmpeg seeks, by the file's own clock; None if it reads from the beginning."""
+def _seek_s(start: float, source: str, media: MediaInfo, keyframe_s: float | None = None) -> float | None:
+    """The place that FFmpeg seeks, by the file's own clock; None if it reads from the beginning.
+
+    A sound has no keyframe.
+    """
+    is_audio = keyframe_s is None
     may_seek = is_audio or containers.known(media.container).may_seek
     may_seek &= not endpoints.is_sequential(source)
     has_index = containers.known(media.container).has_index and not is_audio
-    margin_s = _margin_s(media) if has_index else _SEEK_MARGIN_S
-    sooner_s = start + media.zero_s - margin_s
+    sooner_s = start - (_margin_s(media) if has_index else _SEEK_MARGIN_S)
+    if keyframe_s is not None and not has_index:
+        sooner_s = min(sooner_s, keyframe_s)
+    sooner_s += media.zero_s
     return sooner_s if may_seek and sooner_s > (media.start_s or 0.0) else None
-
-
-def misses_frames(start: float | None, track: Track) -> bool:
-    """Whether FFmpeg may lose the first frames from `start` on if it seeks there.
-
-    Either no keyframe comes before them, or the keyframe is not a full picture: with x264's intra-refresh, pictures are
-    complete only some frames later, and FFmpeg drops the others. For a regular file, this function reads the packets
-    from the seek position to the first keyframe, and decodes that. It returns False for other sources.
-    """
-    source, media, video = track.source, track.media, track.video
-    if start is None or video.is_attached_picture or endpoints.identity(source) is None:
-        return False
-    sooner_s = _seek_s(start, source, media, is_audio=False)
-    if sooner_s is None:
-        return False
-    with (
-        suppress(DecoderError, LibavError, IndexError, OverflowError),
-        open_stream(source, media.container, video.index) as (file, stream),
-    ):
-        if media.container == "flv":
-            # A seek would read all that is before. FFmpeg's leads to a keyframe, and the second is as the later ones.
-            keyframes = (packet for packet in demux(file, stream) if packet.is_keyframe)
-            second = next(islice(keyframes, 1, None), None)
-            return second is not None and only_frame(stream.codec_context, second) is None
-        file.seek(round((sooner_s - _SEEK_BACK_S) * 1_000_000))
-        return _begins_late(
-            demux(file, stream),
-            stream,
-            seek_pts=math.ceil(Fraction(sooner_s) / video.time_base),
-            wanted_pts=first_pts(start, media, video),
-        )
-    return False
-
-
-def _begins_late(
-    packets: Iterator[AnyPacket[VideoStream]], stream: VideoStream, *, seek_pts: int, wanted_pts: int
-) -> bool:
-    """Whether a decoder that begins with a keyframe at `seek_pts` may miss frames from `wanted_pts` on."""
-    keyframe, has_wanted = None, False
-    for packet in packets:
-        decoded = packet.pts if packet.dts is None else packet.dts
-        if not packet.size or decoded is None:
-            continue
-        shown = decoded if packet.pts is None else packet.pts
-        has_wanted |= shown >= wanted_pts
-        if packet.is_keyframe and shown <= wanted_pts:
-            keyframe = packet
-        if decoded > (wanted_pts if keyframe is None else seek_pts):
-            break
-    return has_wanted if keyframe is None else only_frame(stream.codec_context, keyframe) is None
 
 
 def _margin_s(media: MediaInfo) -> float:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections import Counter
 from collections.abc import Iterable
 
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.messages import damage_reports, is_of_demuxer
-from penstock._ffmpeg.program.process import FFmpegProcess
+from penstock._ffmpeg.program.process import FFmpegProcess, reports_of
 from penstock._ffmpeg.program.sandbox import Sandbox
-from penstock.errors import DecoderError
 
 # Guessed: FFmpeg opens a file within this time.
 _PATIENCE_S = 10.0
@@ -29,33 +27,9 @@ def told_damage(
     """
     told = damage_reports(process.log.reports, other_codecs)
     if any(is_of_demuxer(line, container) for line in told) and endpoints.identity(source) is not None:
-        opening = FFmpegProcess(
-            process.command[0],
-            [
-                *endpoints.confining_arguments(source, (container,)),
-                # It reads no more than the first packet: without the container's name, it needed more to find it.
-                *(
-                    "-f",
-                    container.partition(",")[0],
-                    "-probesize",
-                    "32",
-                    "-analyzeduration",
-                    "0",
-                    "-i",
-                    source,
-                ),
-            ],
-            is_strict=False,
-            stdout=subprocess.DEVNULL,
-            sandbox=sandbox,
-            error=DecoderError,
-        )
-        try:
-            opening.start()
-            opening.wait(_PATIENCE_S)
-        finally:
-            opening.end()
-        told -= Counter(
-            {line: count for line, count in opening.log.reports.items() if is_of_demuxer(line, container)}
-        )
+        # It reads no more than the first packet: without the container's name, it needed more to find it.
+        name, little = container.partition(",")[0], ("-probesize", "32", "-analyzeduration", "0")
+        arguments = [*endpoints.confining_arguments(source, (container,)), "-f", name, *little, "-i", source]
+        opening = reports_of(process.command[0], arguments, _PATIENCE_S, sandbox)
+        told -= Counter({line: count for line, count in opening.items() if is_of_demuxer(line, container)})
     return told

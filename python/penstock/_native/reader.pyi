@@ -5,7 +5,6 @@ from types import TracebackType
 from typing import Any, Self, final
 
 from penstock._common.types import HasFileno, Priority, WritableData
-from penstock._native.conversion import _Conversion
 from penstock._native.cpu import AppliedPolicy, ThreadPolicy
 from penstock._native.ticket import Ticket
 
@@ -43,18 +42,6 @@ class Reader:
         capacity_bytes: int | None = None,
         policy: ThreadPolicy | Priority | None = None,
     ) -> Self: ...
-    @staticmethod
-    def _converting(
-        fd: int | HasFileno,
-        *,
-        frame_bytes: int,
-        queue_items: int | None = None,
-        capacity_bytes: int | None = None,
-        policy: ThreadPolicy | Priority | None = None,
-        conversion: _Conversion | None = None,
-        parts: int = 1,
-    ) -> Reader:
-        """A reader whose worker converts each of so many parts of a frame; without a conversion, a plain one."""
     def read(self, timeout: float | None = None) -> Frame | None:
         """Returns the next frame in order; None when the stream has ended between two frames.
 
@@ -96,7 +83,7 @@ class Reader:
     def take_rest(self) -> Frame | None:
         """Returns the bytes of the incomplete last frame, as a shorter ``Frame``, after a ``TruncatedStreamError``.
 
-        Returns None with a conversion, and on later calls.
+        Returns None on later calls.
         """
     def close(self) -> None:
         """Stops reading, drops the frames that nobody has taken, and closes the duplicate of the descriptor.
@@ -173,9 +160,6 @@ class ReaderStats:
     @property
     def output_wait_s(self) -> float:
         """Seconds that the worker waited for callers to take frames, because ``queue_items`` of them were ready."""
-    @property
-    def converting_s(self) -> float:
-        """Seconds that the worker spent on conversions."""
     @property
     def policy(self) -> AppliedPolicy | None:
         """The policy that was applied to the worker; None if you asked for none, or before the worker starts."""

@@ -1,11 +1,11 @@
-//! Changing the bytes of a write or a frame on their way.
+//! Changing the bytes of a write on their way.
 
 use std::fmt;
 
-/// Transforms the bytes of a write before they enter the stream, or those of a frame after they were read.
+/// Transforms the bytes of a write before they enter the stream.
 ///
 /// The worker applies it in steps, from first to last and with other work in between, into page-aligned memory of its
-/// own. A step of a write may run under the lock of the stream's queue: it must call nothing of this crate, and callers of the
+/// own. A step may run under the lock of the stream's queue: it must call nothing of this crate, and callers of the
 /// writer wait for it.
 pub trait Transform: fmt::Debug + Send + Sync + 'static {
     /// Size of the input in bytes.
@@ -18,11 +18,6 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
     /// Makes part `step` of the output. Both slices are whole and of the sizes above. Reused memory contains what it
     /// held before.
     fn apply(&self, step: usize, input: &[u8], output: &mut [u8]);
-
-    /// Makes the whole output.
-    fn apply_all(&self, input: &[u8], output: &mut [u8]) {
-        (0..self.steps()).for_each(|step| self.apply(step, input, output));
-    }
 }
 
 /// Converts a strip of the frame in each step.

@@ -5,10 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::frame::Frame;
-use super::worker::{Gathered, Meter, PartTransform, ReaderWorker, frames_together};
+use super::worker::{Gathered, Meter, ReaderWorker, frames_together};
 use crate::error::Error;
 use crate::memory::pool::Pool;
-use crate::memory::transform::Transform;
 use crate::pipe::budget;
 use crate::runtime::fork::Own;
 use crate::runtime::poll_source::PollSource;
@@ -36,7 +35,7 @@ const SPARE_SLOTS: usize = 2;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReaderOptions {
-    /// Size of a frame in bytes, after the transform.
+    /// Size of a frame in bytes.
     pub frame_bytes: usize,
     /// Frames read ahead at most; 4 by default.
     pub depth: usize,
@@ -44,60 +43,31 @@ pub struct ReaderOptions {
     pub capacity_bytes: Option<usize>,
     /// Priority and CPUs of the worker.
     pub policy: Option<ThreadPolicy>,
-    /// Applied to each part of a frame on its way.
-    pub transform: Option<Arc<dyn Transform>>,
-    /// Number of parts of a frame, each transformed by itself; 1 by default. Small parts are still in the processor's
-    /// cache when they are transformed.
-    pub parts: usize,
     /// Bytes that come first: the caller has read them from the descriptor before.
     pub ahead: Vec<u8>,
 }
 
 setters!(ReaderOptions:
-    depth: usize, capacity_bytes: usize, policy: ThreadPolicy, transform: Arc<dyn Transform>, parts: usize,
-    ahead: Vec<u8>
+    depth: usize, capacity_bytes: usize, policy: ThreadPolicy, ahead: Vec<u8>
 );
 
 impl ReaderOptions {
-    /// Options for frames of that size, without a transform.
+    /// Options for frames of that size.
     #[must_use]
     pub fn new(frame_bytes: usize) -> Self {
-        Self {
-            frame_bytes,
-            depth: DEFAULT_DEPTH,
-            capacity_bytes: None,
-            policy: None,
-            transform: None,
-            parts: 1,
-            ahead: Vec::new(),
-        }
+        Self { frame_bytes, depth: DEFAULT_DEPTH, capacity_bytes: None, policy: None, ahead: Vec::new() }
     }
 
     fn check(&self) -> Result<(), Error> {
-        let unsuitable = |why: String| Err(Error::Unsuitable(why.into()));
         Error::refuse_zeros([
             ("frame_bytes", Some(self.frame_bytes)),
             ("depth", Some(self.depth)),
             ("capacity_bytes", self.capacity_bytes),
-            ("parts", Some(self.parts)),
         ])?;
         if isize::try_from(self.frame_bytes).is_err() {
-            return unsuitable("frame_bytes must be less than memory can hold".into());
+            return Err(Error::Unsuitable("frame_bytes must be less than memory can hold".into()));
         }
-        match &self.transform {
-            None if self.parts != 1 => unsuitable("parts must be 1 without a transform".into()),
-            Some(transform) if transform.input_bytes() == 0 => {
-                unsuitable("a transform must have an input of at least 1 byte".into())
-            }
-            Some(transform) if transform.output_bytes().checked_mul(self.parts) != Some(self.frame_bytes) => {
-                let (parts, each) = (self.parts, transform.output_bytes());
-                unsuitable(format!(
-                    "frame_bytes must be {parts} x {each}, as the transform makes, not {}",
-                    self.frame_bytes
-                ))
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 }
 
@@ -127,8 +97,6 @@ pub struct Reader {
     queue: Own<Arc<FrameQueue<Frame>>>,
     meter: Arc<Meter>,
     task: Task,
-    /// Bytes of a frame in the stream, before the transform.
-    frame_in_bytes: usize,
     frame_bytes: usize,
     capacity_bytes: Option<usize>,
     is_closed: AtomicBool,
@@ -158,15 +126,13 @@ pub struct ReaderStats {
     pub worker_blocked: Duration,
     /// Time that the worker waited because the maximum of frames waited for a caller.
     pub worker_full: Duration,
-    /// Time spent in the transform.
-    pub transforming: Duration,
     /// The policy that the worker runs with; none without one, and before it has started.
     pub policy: Option<AppliedPolicy>,
 }
 
 impl Reader {
-    /// How long [`Reader::close`] waits for the worker. It cannot be interrupted in a read from a disk, the transform
-    /// of one part, or the close of a socket that lingers.
+    /// How long [`Reader::close`] waits for the worker. It cannot be interrupted in a read from a disk, or the
+    /// close of a socket that lingers.
     pub const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 
     /// Begins to read from what the descriptor leads to: a pipe, a stream socket, a file from its present position, or
@@ -185,14 +151,7 @@ impl Reader {
         let frame_bytes = options.frame_bytes;
         let pool = Pool::of_slots(frame_bytes, options.depth.saturating_add(SPARE_SLOTS));
         drop(pool.take(frame_bytes)?); // now, so that what does not fit into memory is refused here
-        let (mut transform, mut frame_in_bytes) = (None, frame_bytes);
-        if let Some(of_parts) = &options.transform {
-            let part_bytes = of_parts.input_bytes();
-            frame_in_bytes = options.parts.saturating_mul(part_bytes);
-            let scratch = pool.take(part_bytes)?;
-            transform = Some(PartTransform { transform: Arc::clone(of_parts), scratch });
-        }
-        let together = if transform.is_some() { 1 } else { frames_together(frame_bytes).min(options.depth) };
+        let together = frames_together(frame_bytes).min(options.depth);
         let gathered = (together > 1).then(|| pool.take(together * frame_bytes)).transpose()?;
         let queue = Arc::new(FrameQueue::new(options.depth, together));
         let meter = Arc::new(Meter::default());
@@ -200,8 +159,6 @@ impl Reader {
             source,
             pool,
             frame_bytes,
-            frame_in_bytes,
-            transform,
             gathered: gathered.map(Gathered::new),
             queue: Arc::clone(&queue),
             meter: Arc::clone(&meter),
@@ -216,7 +173,6 @@ impl Reader {
             queue: Own::new(queue),
             meter,
             task,
-            frame_in_bytes,
             frame_bytes,
             capacity_bytes,
             is_closed: AtomicBool::new(false),
@@ -224,7 +180,7 @@ impl Reader {
         })
     }
 
-    /// Size of a frame in bytes, after the transform.
+    /// Size of a frame in bytes.
     #[must_use]
     pub fn frame_bytes(&self) -> usize {
         self.frame_bytes
@@ -255,8 +211,8 @@ impl Reader {
         self.ask(timeout, |queue, deadline| queue.newest(deadline, || self.task.wake()))
     }
 
-    /// Returns the incomplete last frame, once [`Error::Truncated`] was returned. None with a transform, and at the
-    /// second call.
+    /// Returns the incomplete last frame, once [`Error::Truncated`] was returned. None at the second
+    /// call.
     #[must_use]
     pub fn take_rest(&self) -> Option<Frame> {
         self.queue.get().and_then(|_| lock(&self.rest).take())
@@ -298,7 +254,7 @@ impl Reader {
     }
 
     fn stalled(&self, waited: Duration) -> Error {
-        let frame_bytes = self.frame_in_bytes as u64;
+        let frame_bytes = self.frame_bytes as u64;
         Error::Stalled { waited, bytes_pending: frame_bytes - self.meter.bytes_read.get() % frame_bytes }
     }
 
@@ -345,7 +301,6 @@ impl Reader {
             caller_blocked: meter.caller_blocked.sum(),
             worker_blocked: meter.worker_blocked.sum(),
             worker_full: meter.worker_full.sum(),
-            transforming: meter.transforming.sum(),
             policy: self.task.applied_policy(),
         }
     }

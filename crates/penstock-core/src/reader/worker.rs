@@ -7,7 +7,6 @@ use super::frame::Frame;
 use crate::counter::{Counter, Stopwatch};
 use crate::error::Error;
 use crate::memory::pool::{Buffer, Pool};
-use crate::memory::transform::Transform;
 use crate::runtime::poll_source::PollSource;
 use crate::runtime::task::Control;
 use crate::sync::frame_queue::FrameQueue;
@@ -18,24 +17,13 @@ use crate::sys::SysError;
 pub(super) struct ReaderWorker {
     pub(super) source: PollSource,
     pub(super) pool: Pool,
-    /// After the transform.
     pub(super) frame_bytes: usize,
-    /// The size of a frame in the stream, before the transform.
-    pub(super) frame_in_bytes: usize,
-    pub(super) transform: Option<PartTransform>,
-    /// For small frames without a transform.
+    /// For small frames.
     pub(super) gathered: Option<Gathered>,
     pub(super) queue: Arc<FrameQueue<Frame>>,
     pub(super) meter: Arc<Meter>,
     /// The incomplete last frame.
     pub(super) rest: Arc<Mutex<Option<Frame>>>,
-}
-
-/// The transform of each part of a frame.
-pub(super) struct PartTransform {
-    pub(super) transform: Arc<dyn Transform>,
-    /// The memory that a part is read into.
-    pub(super) scratch: Buffer,
 }
 
 /// Small frames, which are read several together and copied: to read each by itself would take longer.
@@ -75,8 +63,6 @@ pub(super) struct Meter {
     pub(super) worker_blocked: Stopwatch,
     /// Time that the worker waited for room.
     pub(super) worker_full: Stopwatch,
-    /// Time spent in the transform.
-    pub(super) transforming: Stopwatch,
 }
 
 /// The result of filling a piece of memory.
@@ -130,13 +116,11 @@ impl ReaderWorker {
                 Filled::Short(0) => return Ok(()),
                 Filled::Stopped => return Err(Error::Closed),
                 Filled::Short(bytes_over) => {
-                    if self.transform.is_none()
-                        && let Some(mut slot) = slots.pop()
-                    {
+                    if let Some(mut slot) = slots.pop() {
                         slot.set_len(bytes_over);
                         *lock(&self.rest) = Some(Frame::new(slot, frames));
                     }
-                    let frame_bytes = self.frame_in_bytes;
+                    let frame_bytes = self.frame_bytes;
                     return Err(Error::Truncated { frames, frame_bytes, bytes_over });
                 }
             }
@@ -156,7 +140,7 @@ impl ReaderWorker {
             return filled;
         }
         let mut slot = self.pool.buffer(self.frame_bytes)?;
-        let filled = self.fill_frame(&mut slot, control);
+        let filled = self.read_some(&mut slot, &mut 0, self.frame_bytes, control);
         slots.push(slot);
         filled
     }
@@ -170,7 +154,7 @@ impl ReaderWorker {
         control: &Control,
     ) -> Result<Filled, SysError> {
         let wanted = self.frame_bytes.saturating_mul(room).min(memory.len());
-        let filled = self.read_some(&mut memory[..wanted], bytes, self.frame_bytes, 0, control)?;
+        let filled = self.read_some(&mut memory[..wanted], bytes, self.frame_bytes, control)?;
         for frame in memory[..*bytes].chunks(self.frame_bytes) {
             if frame.len() == self.frame_bytes || matches!(filled, Filled::Short(_)) {
                 let mut slot = self.pool.buffer(self.frame_bytes)?;
@@ -184,49 +168,12 @@ impl ReaderWorker {
         Ok(filled)
     }
 
-    fn fill_frame(&mut self, slot: &mut Buffer, control: &Control) -> Result<Filled, SysError> {
-        let Some(mut transform) = self.transform.take() else {
-            return self.fill(slot, 0, control);
-        };
-        let filled = self.make_parts(&mut transform, slot, control);
-        self.transform = Some(transform);
-        filled
-    }
-
-    /// Reads and transforms one part after the other. Small parts are still in the cache when they are transformed.
-    fn make_parts(
-        &self,
-        PartTransform { transform, scratch }: &mut PartTransform,
-        slot: &mut [u8],
-        control: &Control,
-    ) -> Result<Filled, SysError> {
-        for (part, output) in slot.chunks_exact_mut(transform.output_bytes()).enumerate() {
-            let before = part * transform.input_bytes();
-            match self.fill(scratch, before, control)? {
-                Filled::Whole => {
-                    let start = Instant::now();
-                    transform.apply_all(scratch, output);
-                    self.meter.transforming.add(start.elapsed());
-                }
-                Filled::Short(bytes) => return Ok(Filled::Short(before + bytes)),
-                Filled::Stopped => return Ok(Filled::Stopped),
-            }
-        }
-        Ok(Filled::Whole)
-    }
-
-    /// Fills the memory. `before` is the number of bytes of the frame that came before it.
-    fn fill(&self, memory: &mut [u8], before: usize, control: &Control) -> Result<Filled, SysError> {
-        self.read_some(memory, &mut 0, memory.len(), before, control)
-    }
-
     /// Reads into the memory, which has so many `bytes`, until it has at least so many.
     fn read_some(
         &self,
         memory: &mut [u8],
         bytes: &mut usize,
         at_least: usize,
-        before: usize,
         control: &Control,
     ) -> Result<Filled, SysError> {
         while *bytes < at_least {
@@ -234,7 +181,7 @@ impl ReaderWorker {
                 return Ok(Filled::Stopped);
             }
             if self.queue.is_going_live() {
-                self.queue.go_live(self.stale_frames(before + *bytes));
+                self.queue.go_live(self.stale_frames(*bytes));
             }
             match self.source.read(&mut memory[*bytes..])? {
                 Some(0) => return Ok(Filled::Short(*bytes)),
@@ -250,6 +197,6 @@ impl ReaderWorker {
 
     /// Whole frames that have come and are not read. `bytes` is the position in the present frame.
     fn stale_frames(&self, bytes: usize) -> u64 {
-        (bytes as u64 + self.source.unread_bytes()) / self.frame_in_bytes as u64
+        (bytes as u64 + self.source.unread_bytes()) / self.frame_bytes as u64
     }
 }

@@ -5,12 +5,11 @@ use std::io::{BufRead, ErrorKind, PipeWriter, Read, Seek, Write, pipe};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{in_own_process, pattern, unnamed_file};
-use penstock_core::{ByteReader, Error, Reader, ReaderOptions, ThreadPolicy, Transform, make_pipe};
+use penstock_core::{ByteReader, Error, Reader, ReaderOptions, ThreadPolicy, make_pipe};
 use penstock_cpu::Priority;
 
 const A_MOMENT: Duration = Duration::from_millis(50);
@@ -112,23 +111,6 @@ fn reader_reads_files_and_sockets_to_their_end() {
     writing.join().unwrap();
 }
 
-/// Makes a frame without an input.
-#[derive(Debug)]
-struct OfNothing(usize);
-
-impl Transform for OfNothing {
-    fn input_bytes(&self) -> usize {
-        0
-    }
-    fn output_bytes(&self) -> usize {
-        self.0
-    }
-    fn steps(&self) -> usize {
-        1
-    }
-    fn apply(&self, _: usize, _: &[u8], _: &mut [u8]) {}
-}
-
 #[test]
 fn unreadable_descriptor_is_refused_at_the_call() {
     let (pipe, writer) = pipe().unwrap();
@@ -145,10 +127,7 @@ fn unreadable_descriptor_is_refused_at_the_call() {
         refused(&messages, &usual),
         refused(&pipe, &ReaderOptions::new(0)),
         refused(&pipe, &ReaderOptions::new(usize::MAX)),
-        refused(&pipe, &usual.clone().depth(0)),
-        refused(&pipe, &usual.clone().parts(2)),
-        refused(&pipe, &usual.clone().transform(Arc::new(Pairs::new(3)))),
-        refused(&pipe, &usual.transform(Arc::new(OfNothing(8)))),
+        refused(&pipe, &usual.depth(0)),
     ] {
         assert!(matches!(error, Error::Unsuitable(_)), "{error:?}");
     }
@@ -409,75 +388,6 @@ fn a_policy_is_applied_to_the_worker() {
     let reader = Reader::new(&pipe, &options).unwrap();
     assert!(eventually(|| reader.stats().policy.is_some()));
     assert_eq!(reader.stats().policy.unwrap().nice, 5);
-}
-
-/// Of every two bytes the sum.
-#[derive(Debug)]
-struct Pairs {
-    output_bytes: usize,
-    made: AtomicUsize,
-    panics_at: usize,
-}
-
-impl Pairs {
-    fn new(output_bytes: usize) -> Self {
-        Self { output_bytes, made: AtomicUsize::new(0), panics_at: usize::MAX }
-    }
-
-    fn of(input: &[u8]) -> Vec<u8> {
-        input.chunks(2).map(|pair| pair[0].wrapping_add(pair[1])).collect()
-    }
-}
-
-impl Transform for Pairs {
-    fn input_bytes(&self) -> usize {
-        2 * self.output_bytes
-    }
-    fn output_bytes(&self) -> usize {
-        self.output_bytes
-    }
-    fn steps(&self) -> usize {
-        3
-    }
-    fn apply(&self, step: usize, input: &[u8], output: &mut [u8]) {
-        assert_eq!((input.len(), output.len()), (2 * self.output_bytes, self.output_bytes));
-        assert!(self.made.fetch_add(1, Ordering::Relaxed) < self.panics_at, "as the test wants it");
-        let (start, end) = (step * self.output_bytes / 3, (step + 1) * self.output_bytes / 3);
-        output[start..end].copy_from_slice(&Self::of(&input[2 * start..2 * end]));
-    }
-}
-
-#[test]
-fn transform_writes_parts_into_their_places() {
-    for parts in [1, 2, 5, 1000] {
-        let frame_bytes = 7000;
-        let transform = Arc::new(Pairs::new(frame_bytes / parts));
-        let options = ReaderOptions::new(frame_bytes).transform(transform.clone()).parts(parts);
-        let (pipe, writer) = pipe().unwrap();
-        let reader = Reader::new(&pipe, &options).unwrap();
-        let bytes = pattern(2 * 6 * frame_bytes + 2 * frame_bytes - 1, parts as u64);
-        let writing = write_oddly(writer, bytes.clone(), 7);
-        let (got, end) = read_all(&reader);
-        writing.join().unwrap();
-        assert!(got == Pairs::of(&bytes[..2 * 6 * frame_bytes]), "{parts} parts");
-        let torn =
-            Error::Truncated { frames: 6, frame_bytes: 2 * frame_bytes, bytes_over: 2 * frame_bytes - 1 };
-        assert_eq!(end, Err(torn));
-        assert_eq!(transform.made.load(Ordering::Relaxed), 3 * (7 * parts - 1));
-        assert!(reader.stats().transforming > Duration::ZERO);
-    }
-}
-
-#[test]
-fn a_transform_that_panics_ends_the_stream_with_an_error() {
-    let transform = Pairs { panics_at: 4, ..Pairs::new(10) };
-    let options = ReaderOptions::new(10).transform(Arc::new(transform));
-    let (pipe, mut writer) = pipe().unwrap();
-    let reader = Reader::new(&pipe, &options).unwrap();
-    writer.write_all(&[1; 100]).unwrap();
-    assert_eq!(read_all(&reader), (vec![2; 10], Err(Error::from_raw_os_error(libc::EIO))));
-    drop(pipe);
-    assert!(writer.write_all(b"nobody").is_err(), "its descriptor is closed");
 }
 
 #[test]

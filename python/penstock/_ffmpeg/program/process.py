@@ -9,6 +9,7 @@ import sys
 import time
 import warnings
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
@@ -28,7 +29,7 @@ from penstock._ffmpeg.program.messages import StderrLog
 from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock._native import ThreadPolicy
 from penstock._platform import processes
-from penstock.errors import FFmpegError, StalledError
+from penstock.errors import DecoderError, FFmpegError, StalledError
 
 if TYPE_CHECKING:
     from penstock._common.event_loops import Watchable
@@ -220,6 +221,25 @@ class FFmpegProcess(Child):
                 self.frames = int(value)
             elif key == b"total_size":
                 self.output_bytes = int(value)
+
+
+def reports_of(
+    program: str, arguments: Sequence[str], patience_s: float | None, sandbox: Sandbox | None
+) -> Counter[str]:
+    """What FFmpeg reports when it reads with these arguments and writes nothing, by its lines.
+
+    Raises:
+        DecoderError: it could not be started.
+    """
+    process = FFmpegProcess(
+        program, arguments, is_strict=False, stdout=subprocess.DEVNULL, sandbox=sandbox, error=DecoderError
+    )
+    try:
+        process.start()
+        process.wait(patience_s)
+    finally:
+        process.end()
+    return process.log.reports
 
 
 class Watch:
