@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 #: FFmpeg's sample formats by the names of NumPy's dtypes.
 SAMPLE_FORMATS = {"uint8": "u8", "int16": "s16", "int32": "s32", "float32": "flt", "float64": "dbl"}
+_DTYPES = {own: dtype for dtype, own in SAMPLE_FORMATS.items()}
+# By these, libav makes floats of integers.
+_FULL_SCALES = {"s16": 2.0**-15, "s32": 2.0**-31}
 # FFmpeg's layouts of 1 to 8 channels where none is named.
 _USUAL = ("mono", "stereo", "2.1", "4.0", "5.0", "5.1", "6.1", "7.1")
 # No channel of a mix is louder than full scale, whatever the type. Without that, libav does so for integers only.
@@ -66,11 +69,18 @@ class Kind:
         layout, sample_format = _kept(cast("AudioLayout", frame.layout)), cast("AudioFormat", frame.format)
         return cls(frame.sample_rate, sample_format.name, layout.name, layout.nb_channels)
 
+    def is_of(self, frame: AudioFrame) -> bool:
+        """Whether a frame is of this kind."""
+        layout, sample_format = _kept(cast("AudioLayout", frame.layout)), cast("AudioFormat", frame.format)
+        own = frame.sample_rate, sample_format.name, layout.name
+        return own == (self.sample_rate, self.sample_format, self.layout)
+
 
 class Mixer:
-    """A graph of libav's filters for frames of one kind.
+    """A graph of libav's filters for frames of one kind, or none where their samples are delivered as they are.
 
     Args:
+        kind, form: what comes, and what is made of it.
         skipped: how many samples to drop first.
         name: the layout of the frames, if that is not in them.
 
@@ -82,12 +92,17 @@ class Mixer:
         if form.matrix is not None and len(form.matrix[0]) != kind.channels:
             columns = len(form.matrix[0])
             raise ValueError(f"{kind.channels} channels don't fit a matrix of {columns} columns")
-        self._channels, self._graph = form.channels, av.filter.Graph()
+        self.kind, self._form, self._skipped = kind, form, skipped
         own = name or kind.layout
         if own == f"{kind.channels} channels":  # libav can't mix channels without a name
             own = layout_of(kind.channels)
         layout = own if form.layout is None else form.layout
         is_kept = layout == own and form.matrix is None
+        self._graph: Graph | None = None
+        self._scale = _scale_of(kind, form) if is_kept else None
+        if self._scale is not None:
+            return
+        self._graph = av.filter.Graph()
         filters: list[tuple[str, str]] = [("atrim", f"start_sample={skipped}")] if skipped else []
         if form.matrix is not None:
             filters.append(("pan", _pan(form.matrix)))
@@ -107,6 +122,8 @@ class Mixer:
 
     def push(self, frame: AudioFrame | None) -> list[npt.NDArray[Any]]:
         """The samples that there are after this frame, or after the last one for None: samples × channels."""
+        if self._graph is None:
+            return [] if frame is None else self._as_they_are(frame)
         if frame is not None:
             frame.pts = None
         arrays = []
@@ -114,12 +131,35 @@ class Mixer:
             self._graph.push(frame)
             while True:
                 made = cast("AudioFrame", self._graph.pull())
-                arrays.append(made.to_ndarray().reshape(-1, self._channels))
+                arrays.append(made.to_ndarray().reshape(-1, self._form.channels))
         except (BlockingIOError, EOFError):
             return arrays
         except LibavError as error:
             raise_shortage(error)
             raise
+
+    def _as_they_are(self, frame: AudioFrame) -> list[npt.NDArray[Any]]:
+        skipped = min(self._skipped, frame.samples)
+        self._skipped -= skipped
+        dtype = _DTYPES[self.kind.sample_format.rstrip("p")]
+        planes = [np.frombuffer(cast("Any", plane), dtype) for plane in frame.planes]
+        if len(planes) == 1:
+            samples = planes[0][: frame.samples * self.kind.channels].reshape(-1, self.kind.channels)
+        else:
+            samples = np.stack([plane[: frame.samples] for plane in planes], axis=1)
+        if self._scale:
+            samples = np.multiply(samples, self._scale, dtype=self._form.dtype)
+        return [samples[skipped:]] if skipped < len(samples) else []
+
+
+def _scale_of(kind: Kind, form: SampleForm) -> float | None:
+    """By what samples become those that are delivered; 0 if they are the same, None if there is more to do."""
+    own = kind.sample_format.rstrip("p")
+    if kind.sample_rate != form.sample_rate:
+        return None
+    if own == SAMPLE_FORMATS[form.dtype]:
+        return 0
+    return _FULL_SCALES.get(own) if form.dtype.startswith("float") else None
 
 
 def _link(graph: Graph, kind: Kind, filters: Iterable[tuple[str, str]]) -> None:

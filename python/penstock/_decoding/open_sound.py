@@ -172,8 +172,10 @@ class OpenSound:
                 except EOFError:
                     return
                 self._given |= bool(frames)
-                if self.is_strict and any(frame.is_corrupt for frame in frames):
-                    self._fail("a part of it is missing")
+                if self.is_strict:
+                    for frame in frames:
+                        if frame.is_corrupt:
+                            self._fail("a part of it is missing")
                 yield from frames
         except LibavError as error:
             if self.is_strict:
@@ -356,52 +358,52 @@ class PlacedSound:
             DecoderError: what follows is damaged or missing.
         """
         for block in self._blocks(begin):
-            if block.end > begin:
-                missed = max(0, begin - block.at)
-                yield Placed(block.at + missed, block.samples[missed:])
+            if block.at >= begin:
+                yield block
+            elif block.end > begin:
+                yield Placed(begin, block.samples[begin - block.at :])
 
     def _blocks(self, begin: int) -> Iterator[Placed]:
         at, skipped, frames = self._begun(begin)
-        place, counter = (
-            (at + skipped) * self._rate // self._own,
-            _Counter(self._own, self._sound.unit_samples),
-        )
+        place = (at + skipped) * self._rate // self._own
         mixer: Mixer | None = None
-        kind: Kind | None = None
-        for frame in chain(self._cut(frames, at), (None,)):
-            pause, now = (0, None) if frame is None else (counter.pause_before(frame), Kind.of(frame))
-            if mixer is not None and (pause or now != kind):
+        for pause, frame in chain(self._cut(frames, at), ((0, None),)):
+            if mixer is not None and (frame is None or pause or not mixer.kind.is_of(frame)):
                 for samples in mixer.push(None):
                     yield Placed(place, samples)
                     place += len(samples)
                 mixer = None
-            if frame is None or now is None:
+            if frame is None:
                 return
             if mixer is None:
-                mixer, kind, skipped = self._mixer(now, skipped), now, 0
+                mixer, skipped = self._mixer(Kind.of(frame), skipped), 0
                 place += round(pause * self._rate / self._own)
             for samples in mixer.push(frame):
                 yield Placed(place, samples)
                 place += len(samples)
 
-    def _cut(self, frames: Iterator[AudioFrame], at: int) -> Iterator[AudioFrame]:
-        """The frames, the last of which ends where the container says. libav before 9 leaves the padding at the end."""
+    def _cut(self, frames: Iterator[AudioFrame], at: int) -> Iterator[tuple[int, AudioFrame]]:
+        """The frames, and how many samples are missing before each. The last one ends where the container says.
+
+        libav before 9 leaves the padding at the end.
+        """
         length = self._sound.length
         counter = _Counter(self._own, self._sound.unit_samples)
         for frame in frames:
-            at += counter.pause_before(frame)
+            pause = counter.pause_before(frame)
+            at += pause
             missing = frame.samples if length is None else length - at
             at += frame.samples
             if 0 < missing < frame.samples:
                 following = next(frames, None)
                 if following is not None:  # the container is wrong
                     length = None
-                    yield frame
+                    yield pause, frame
                     at += following.samples
-                    frame = following
+                    pause, frame = counter.pause_before(following), following
                 else:
                     frame = first_of(frame, missing)
-            yield frame
+            yield pause, frame
 
     def _mixer(self, kind: Kind, skipped: int) -> Mixer:
         try:
