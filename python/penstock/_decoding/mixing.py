@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, cast
@@ -120,15 +120,21 @@ class Mixer:
             raise_shortage(error)
             raise ValueError(f"{own} can't become {layout}") from error
 
-    def push(self, frame: AudioFrame | None) -> list[npt.NDArray[Any]]:
-        """The samples that there are after this frame, or after the last one for None: samples × channels."""
+    def push(self, frames: Sequence[AudioFrame | None]) -> list[npt.NDArray[Any]]:
+        """The samples that there are after these frames, the last of which may be None for the end.
+
+        Returns:
+            Arrays of samples × channels.
+        """
         if self._graph is None:
-            return [] if frame is None else self._as_they_are(frame)
-        if frame is not None:
-            frame.pts = None
+            return self._as_they_are([frame for frame in frames if frame is not None])
+        for frame in frames:
+            if frame is not None:
+                frame.pts = None
         arrays = []
         try:
-            self._graph.push(frame)
+            for frame in frames:
+                self._graph.push(frame)
             while True:
                 made = cast("AudioFrame", self._graph.pull())
                 arrays.append(made.to_ndarray().reshape(-1, self._form.channels))
@@ -138,18 +144,24 @@ class Mixer:
             raise_shortage(error)
             raise
 
-    def _as_they_are(self, frame: AudioFrame) -> list[npt.NDArray[Any]]:
-        skipped = min(self._skipped, frame.samples)
+    def _as_they_are(self, frames: Sequence[AudioFrame]) -> list[npt.NDArray[Any]]:
+        if not frames:
+            return []
+        channels, dtype = self.kind.channels, _DTYPES[self.kind.sample_format.rstrip("p")]
+        is_planar = self.kind.sample_format.endswith("p")
+        rows: list[list[npt.NDArray[Any]]] = [[] for _ in range(channels if is_planar else 1)]
+        for frame in frames:
+            count = frame.samples * channels // len(rows)
+            for row, plane in zip(rows, frame.planes, strict=True):
+                row.append(np.frombuffer(cast("Any", plane), dtype, count))
+        joined = [np.concatenate(row) for row in rows]
+        samples = joined[0].reshape(-1, channels) if len(rows) == 1 else np.stack(joined, axis=1)
+        skipped = min(self._skipped, len(samples))
         self._skipped -= skipped
-        dtype = _DTYPES[self.kind.sample_format.rstrip("p")]
-        planes = [np.frombuffer(cast("Any", plane), dtype) for plane in frame.planes]
-        if len(planes) == 1:
-            samples = planes[0][: frame.samples * self.kind.channels].reshape(-1, self.kind.channels)
-        else:
-            samples = np.stack([plane[: frame.samples] for plane in planes], axis=1)
+        samples = samples[skipped:].astype(self._form.dtype, copy=False)
         if self._scale:
-            samples = np.multiply(samples, self._scale, dtype=self._form.dtype)
-        return [samples[skipped:]] if skipped < len(samples) else []
+            samples *= self._scale
+        return [samples] if len(samples) else []
 
 
 def _scale_of(kind: Kind, form: SampleForm) -> float | None:
@@ -205,7 +217,7 @@ def matrix_of(layout: str | None, channels: int, form: SampleForm) -> npt.NDArra
     frame.sample_rate = kind.sample_rate
     form = replace(form, sample_rate=kind.sample_rate, dtype="float64")
     mixer = Mixer(kind, form, name=layout)
-    return np.concatenate([*mixer.push(frame), *mixer.push(None)])[:channels].T.copy()
+    return np.concatenate(mixer.push([frame, None]))[:channels].T.copy()
 
 
 def _kept(layout: AudioLayout) -> AudioLayout:

@@ -44,6 +44,8 @@ _QUICKLY_RIGHT = ("aac", "ac3", "eac3", "mp2", "mp3", "vorbis")
 _FIRST_FRAMES = 24
 # The filter of libav's resampler has 32 taps, at the lower of both rates. Chosen: twice as many.
 _LEAD_TAPS = 64
+# Measured: a seek in FLAC takes as long as to decode so many packets; in MP4, as one.
+_SEEK_STEPS = 6
 # Decoders that add noise. With their option, it depends on the packet alone, and not on those before.
 _NOISY = ("ac3", "eac3")
 # In samples: a unit of times that tells each sample, and by how much such a time may be off.
@@ -139,6 +141,14 @@ class OpenSound:
     def is_lossless(self) -> bool:
         """Whether each packet, or each keyframe, can be decoded without those before."""
         return bool(self.codec.codec.lossless)
+
+    @property
+    def needs_only_last(self) -> bool:
+        """Whether the samples of a packet depend on the one before it, and on no other.
+
+        So it is for AAC without prediction and SBR, of which the decoder tells once it has read packets.
+        """
+        return self.codec.name == "aac" and self.codec.profile == "LC"
 
     @property
     def least_samples(self) -> int:
@@ -332,7 +342,12 @@ class PlacedSound:
 
     A place counts samples at the delivered rate. It grows by a pause that the file's times have. Where they go back,
     as where files were joined, it goes on.
+
+    Attributes:
+        due: the samples before this place are wanted together, so that they may come late, in one block.
     """
+
+    due = 0
 
     def __init__(self, chosen: SoundInput, form: SampleForm) -> None:
         self._chosen, self._form = chosen, form
@@ -349,7 +364,8 @@ class PlacedSound:
     @property
     def nearby(self) -> float:
         """To a place that is not further ahead, decoding on is quicker than a seek."""
-        return 2 * _PREROLL_S * self._rate if self._grid else math.inf
+        grid = self._grid
+        return (self._preroll + _SEEK_STEPS * grid.step) * self._rate / self._own if grid else math.inf
 
     def blocks(self, begin: int) -> Iterator[Placed]:
         """The samples from a place on.
@@ -367,20 +383,27 @@ class PlacedSound:
         at, skipped, frames = self._begun(begin)
         place = (at + skipped) * self._rate // self._own
         mixer: Mixer | None = None
+        held: list[AudioFrame | None] = []
+        count = -skipped
         for pause, frame in chain(self._cut(frames, at), ((0, None),)):
             if mixer is not None and (frame is None or pause or not mixer.kind.is_of(frame)):
-                for samples in mixer.push(None):
+                for samples in mixer.push([*held, None]):
                     yield Placed(place, samples)
                     place += len(samples)
-                mixer = None
+                held, count, mixer = [], 0, None
             if frame is None:
                 return
             if mixer is None:
                 mixer, skipped = self._mixer(Kind.of(frame), skipped), 0
                 place += round(pause * self._rate / self._own)
-            for samples in mixer.push(frame):
+            held.append(frame)
+            count += frame.samples
+            if place + count * self._rate // self._own < self.due:
+                continue
+            for samples in mixer.push(held):
                 yield Placed(place, samples)
                 place += len(samples)
+            held, count = [], 0
 
     def _cut(self, frames: Iterator[AudioFrame], at: int) -> Iterator[tuple[int, AudioFrame]]:
         """The frames, and how many samples are missing before each. The last one ends where the container says.
@@ -448,7 +471,10 @@ class PlacedSound:
             return None
         _, _, frames = self._begun(0)
         with suppress(DecoderError):
-            return _Grid.of([*islice(frames, _FIRST_FRAMES)], self._sound)
+            grid = _Grid.of([*islice(frames, _FIRST_FRAMES)], self._sound)
+            if grid is not None and self._sound.needs_only_last:
+                self._preroll = min(self._preroll, 2 * grid.step)  # `_sought` needs half of it
+            return grid
         return None
 
     def _sought(self, wanted: int) -> tuple[int, int, Iterator[AudioFrame]] | None:
@@ -456,7 +482,8 @@ class PlacedSound:
         if (grid := self._grid) is None:
             return None
         self._is_used = True
-        target = wanted - self._preroll - 2 * grid.step
+        slack = 0 if self._sound.needs_only_last and grid.unit <= _EXACT else 2 * grid.step
+        target = wanted - self._preroll - slack
         if not self._sound.seek(math.floor((target + grid.zero) / grid.unit)):
             return None
         frames = self._sound.frames()
