@@ -102,7 +102,7 @@ class Mixer:
         self._scale = _scale_of(kind, form) if is_kept else None
         if self._scale is not None:
             return
-        self._graph = av.filter.Graph()
+        self._graph = _graph()
         filters: list[tuple[str, str]] = [("atrim", f"start_sample={skipped}")] if skipped else []
         if form.matrix is not None:
             filters.append(("pan", _pan(form.matrix)))
@@ -174,6 +174,12 @@ def _scale_of(kind: Kind, form: SampleForm) -> float | None:
     return _FULL_SCALES.get(own) if form.dtype.startswith("float") else None
 
 
+def _graph() -> Graph:
+    graph = av.filter.Graph()
+    graph.threads = 1  # to start threads takes longer than all else, and no filter here uses them
+    return graph
+
+
 def _link(graph: Graph, kind: Kind, filters: Iterable[tuple[str, str]]) -> None:
     source = graph.add(
         "abuffer",
@@ -189,7 +195,7 @@ def _link(graph: Graph, kind: Kind, filters: Iterable[tuple[str, str]]) -> None:
 def first_of(frame: AudioFrame, count: int) -> AudioFrame:
     """The first samples of a frame, in a frame of their own."""
     kind = Kind.of(frame)
-    graph = av.filter.Graph()
+    graph = _graph()
     _link(graph, kind, [("atrim", f"end_sample={count}")])
     graph.push(frame)
     graph.push(None)
