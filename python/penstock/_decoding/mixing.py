@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import av
 import numpy as np
 import numpy.typing as npt
+from av.audio.fifo import AudioFifo
 from av.audio.frame import AudioFrame
 from av.error import FFmpegError as LibavError
 
@@ -133,7 +134,7 @@ class Mixer:
                 frame.pts = None
         arrays = []
         try:
-            for frame in frames:
+            for frame in frames if _has_map(self.kind.layout) else _joined(frames):
                 self._graph.push(frame)
             while True:
                 made = cast("AudioFrame", self._graph.pull())
@@ -200,6 +201,17 @@ def first_of(frame: AudioFrame, count: int) -> AudioFrame:
     graph.push(frame)
     graph.push(None)
     return cast("AudioFrame", graph.pull())
+
+
+def _joined(frames: Sequence[AudioFrame | None]) -> list[AudioFrame | None]:
+    """The same samples in one frame, because a graph takes longer for each frame than for its samples."""
+    given = [frame for frame in frames if frame is not None]
+    if len(given) < 2:
+        return [*frames]
+    fifo = AudioFifo()
+    for frame in given:
+        fifo.write(frame)
+    return [fifo.read(), *frames[len(given) :]]
 
 
 def layout_of(channels: int) -> str:
