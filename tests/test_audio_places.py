@@ -19,8 +19,10 @@ from support.media import ffmpeg
 from support.media import nothing_is_left as nothing_is_left
 
 from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, StalledError
+from penstock._decoding import mixing, open_sound
 from penstock._decoding.audio import SampleType
 from penstock._decoding.open_sound import PlacedSound
+from penstock._facts.opening import decode
 from penstock.video import DecoderSettings
 
 SECONDS, RATE = 6, 44_100
@@ -127,6 +129,46 @@ def test_a_gap_is_silent_in_a_window(tmp_path: Path) -> None:
     silent = np.flatnonzero(np.abs(np.diff(np.flatnonzero(window))) > 1000)
     assert len(silent) == 1 and np.abs(window[: 24_000 - 1200]).max() > 0.1
     assert not window[24_000 + 1200 : 120_000 - 1200].any() and np.abs(window[-20_000:]).max() > 0.1
+
+
+def test_a_window_of_aac_decodes_few_packets_outside_of_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded = list[Any]()
+
+    def counted(codec: Any, packet: Any) -> list[Any]:
+        decoded.append(packet)
+        return decode(codec, packet)
+
+    monkeypatch.setattr(open_sound, "decode", counted)
+    with AudioDecoder(made(folder, "a.m4a")) as audio:
+        audio.window(3, 0.1)
+        decoded.clear()
+        audio.window(4, 0.3)
+    assert len(decoded) <= math.ceil(0.3 * RATE / 1024) + 4
+
+
+@pytest.mark.parametrize("name", ["a.m4a", "a.wav", "a.flac"])
+def test_audio_that_needs_no_mixing_is_read_without_filters(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples, rate = whole(made(folder, name))
+    monkeypatch.setattr(mixing, "_link", None)
+    with AudioDecoder(made(folder, name)) as audio:
+        assert np.array_equal(audio.window(4, 0.3), samples[4 * rate :][: round(0.3 * rate)])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "float32", "float64"])
+@pytest.mark.parametrize("codec", ["pcm_u8", "pcm_s16le", "pcm_s32le", "pcm_f32le", "pcm_f64le"])
+def test_each_type_is_converted_as_ffmpeg_does(codec: str, dtype: SampleType, tmp_path: Path) -> None:
+    ffmpeg("-f", "lavfi", "-i", f"{SWEEP}:c=stereo", "-t", "0.2", "-c:a", codec, tmp_path / "a.wav")
+    with (
+        AudioDecoder(tmp_path / "a.wav", dtype=dtype) as audio,
+        AudioDecoder(
+            tmp_path / "a.wav", dtype=dtype, settings=DecoderSettings(ffmpeg=ffmpegs()[-1])
+        ) as by_program,
+    ):
+        assert np.array_equal(audio.read_all(), by_program.read_all())
 
 
 def test_only_libav_reads_windows(folder: Path) -> None:

@@ -251,7 +251,7 @@ class AudioDecoder(DecoderBase):
         packets, samples are silent.
 
         Iteration doesn't move, and `start`, `end` and `duration` don't matter. Windows are read in the order of the
-        file, so overlapping ones are decoded once. Each other one costs a seek, and some 0.01 s. If the times of a file
+        file, so overlapping ones are decoded once. Each other one costs a seek. If the times of a file
         don't tell which sample a packet begins with, as those of TrueHD and raw AC-3, all of the file is decoded up to
         the last window.
 

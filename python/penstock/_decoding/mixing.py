@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, cast
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import av
 import numpy as np
 import numpy.typing as npt
+from av.audio.fifo import AudioFifo
 from av.audio.frame import AudioFrame
 from av.error import FFmpegError as LibavError
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 #: FFmpeg's sample formats by the names of NumPy's dtypes.
 SAMPLE_FORMATS = {"uint8": "u8", "int16": "s16", "int32": "s32", "float32": "flt", "float64": "dbl"}
+_DTYPES = {own: dtype for dtype, own in SAMPLE_FORMATS.items()}
+# By these, libav makes floats of integers.
+_FULL_SCALES = {"s16": 2.0**-15, "s32": 2.0**-31}
 # FFmpeg's layouts of 1 to 8 channels where none is named.
 _USUAL = ("mono", "stereo", "2.1", "4.0", "5.0", "5.1", "6.1", "7.1")
 # No channel of a mix is louder than full scale, whatever the type. Without that, libav does so for integers only.
@@ -66,11 +70,18 @@ class Kind:
         layout, sample_format = _kept(cast("AudioLayout", frame.layout)), cast("AudioFormat", frame.format)
         return cls(frame.sample_rate, sample_format.name, layout.name, layout.nb_channels)
 
+    def is_of(self, frame: AudioFrame) -> bool:
+        """Whether a frame is of this kind."""
+        layout, sample_format = _kept(cast("AudioLayout", frame.layout)), cast("AudioFormat", frame.format)
+        own = frame.sample_rate, sample_format.name, layout.name
+        return own == (self.sample_rate, self.sample_format, self.layout)
+
 
 class Mixer:
-    """A graph of libav's filters for frames of one kind.
+    """A graph of libav's filters for frames of one kind, or none where their samples are delivered as they are.
 
     Args:
+        kind, form: what comes, and what is made of it.
         skipped: how many samples to drop first.
         name: the layout of the frames, if that is not in them.
 
@@ -82,12 +93,17 @@ class Mixer:
         if form.matrix is not None and len(form.matrix[0]) != kind.channels:
             columns = len(form.matrix[0])
             raise ValueError(f"{kind.channels} channels don't fit a matrix of {columns} columns")
-        self._channels, self._graph = form.channels, av.filter.Graph()
+        self.kind, self._form, self._skipped = kind, form, skipped
         own = name or kind.layout
         if own == f"{kind.channels} channels":  # libav can't mix channels without a name
             own = layout_of(kind.channels)
         layout = own if form.layout is None else form.layout
         is_kept = layout == own and form.matrix is None
+        self._graph: Graph | None = None
+        self._scale = _scale_of(kind, form) if is_kept else None
+        if self._scale is not None:
+            return
+        self._graph = _graph()
         filters: list[tuple[str, str]] = [("atrim", f"start_sample={skipped}")] if skipped else []
         if form.matrix is not None:
             filters.append(("pan", _pan(form.matrix)))
@@ -105,21 +121,64 @@ class Mixer:
             raise_shortage(error)
             raise ValueError(f"{own} can't become {layout}") from error
 
-    def push(self, frame: AudioFrame | None) -> list[npt.NDArray[Any]]:
-        """The samples that there are after this frame, or after the last one for None: samples × channels."""
-        if frame is not None:
-            frame.pts = None
+    def push(self, frames: Sequence[AudioFrame | None]) -> list[npt.NDArray[Any]]:
+        """The samples that there are after these frames, the last of which may be None for the end.
+
+        Returns:
+            Arrays of samples × channels.
+        """
+        if self._graph is None:
+            return self._as_they_are([frame for frame in frames if frame is not None])
+        for frame in frames:
+            if frame is not None:
+                frame.pts = None
         arrays = []
         try:
-            self._graph.push(frame)
+            for frame in frames if _has_map(self.kind.layout) else _joined(frames):
+                self._graph.push(frame)
             while True:
                 made = cast("AudioFrame", self._graph.pull())
-                arrays.append(made.to_ndarray().reshape(-1, self._channels))
+                arrays.append(made.to_ndarray().reshape(-1, self._form.channels))
         except (BlockingIOError, EOFError):
             return arrays
         except LibavError as error:
             raise_shortage(error)
             raise
+
+    def _as_they_are(self, frames: Sequence[AudioFrame]) -> list[npt.NDArray[Any]]:
+        if not frames:
+            return []
+        channels, dtype = self.kind.channels, _DTYPES[self.kind.sample_format.rstrip("p")]
+        is_planar = self.kind.sample_format.endswith("p")
+        rows: list[list[npt.NDArray[Any]]] = [[] for _ in range(channels if is_planar else 1)]
+        for frame in frames:
+            count = frame.samples * channels // len(rows)
+            for row, plane in zip(rows, frame.planes, strict=True):
+                row.append(np.frombuffer(cast("Any", plane), dtype, count))
+        joined = [np.concatenate(row) for row in rows]
+        samples = joined[0].reshape(-1, channels) if len(rows) == 1 else np.stack(joined, axis=1)
+        skipped = min(self._skipped, len(samples))
+        self._skipped -= skipped
+        samples = samples[skipped:].astype(self._form.dtype, copy=False)
+        if self._scale:
+            samples *= self._scale
+        return [samples] if len(samples) else []
+
+
+def _scale_of(kind: Kind, form: SampleForm) -> float | None:
+    """By what samples become those that are delivered; 0 if they are the same, None if there is more to do."""
+    own = kind.sample_format.rstrip("p")
+    if kind.sample_rate != form.sample_rate:
+        return None
+    if own == SAMPLE_FORMATS[form.dtype]:
+        return 0
+    return _FULL_SCALES.get(own) if form.dtype.startswith("float") else None
+
+
+def _graph() -> Graph:
+    graph = av.filter.Graph()
+    graph.threads = 1  # to start threads takes longer than all else, and no filter here uses them
+    return graph
 
 
 def _link(graph: Graph, kind: Kind, filters: Iterable[tuple[str, str]]) -> None:
@@ -137,11 +196,22 @@ def _link(graph: Graph, kind: Kind, filters: Iterable[tuple[str, str]]) -> None:
 def first_of(frame: AudioFrame, count: int) -> AudioFrame:
     """The first samples of a frame, in a frame of their own."""
     kind = Kind.of(frame)
-    graph = av.filter.Graph()
+    graph = _graph()
     _link(graph, kind, [("atrim", f"end_sample={count}")])
     graph.push(frame)
     graph.push(None)
     return cast("AudioFrame", graph.pull())
+
+
+def _joined(frames: Sequence[AudioFrame | None]) -> list[AudioFrame | None]:
+    """The same samples in one frame, because a graph takes longer for each frame than for its samples."""
+    given = [frame for frame in frames if frame is not None]
+    if len(given) < 2:
+        return [*frames]
+    fifo = AudioFifo()
+    for frame in given:
+        fifo.write(frame)
+    return [fifo.read(), *frames[len(given) :]]
 
 
 def layout_of(channels: int) -> str:
@@ -165,7 +235,7 @@ def matrix_of(layout: str | None, channels: int, form: SampleForm) -> npt.NDArra
     frame.sample_rate = kind.sample_rate
     form = replace(form, sample_rate=kind.sample_rate, dtype="float64")
     mixer = Mixer(kind, form, name=layout)
-    return np.concatenate([*mixer.push(frame), *mixer.push(None)])[:channels].T.copy()
+    return np.concatenate(mixer.push([frame, None]))[:channels].T.copy()
 
 
 def _kept(layout: AudioLayout) -> AudioLayout:

@@ -44,6 +44,8 @@ _PREROLL_S, _SHORT_PREROLL_S = 1.0, 0.5
 _FIRST_FRAMES = 24
 # The filter of libav's resampler has 32 taps, at the lower of both rates. Chosen: twice as many.
 _LEAD_TAPS = 64
+# Measured: a seek in FLAC takes as long as to decode so many packets; in MP4, as one.
+_SEEK_STEPS = 6
 # In samples: a unit of times that tells each sample, and by how much such a time may be off.
 _EXACT, _SLACK = 1.01, 2.0
 _OVER_GAPS = (
@@ -139,6 +141,14 @@ class OpenSound:
         return bool(self.codec.codec.lossless)
 
     @property
+    def needs_only_last(self) -> bool:
+        """Whether the samples of a packet depend on the one before it, and on no other.
+
+        So it is for AAC without prediction and SBR, of which the decoder tells once it has read packets.
+        """
+        return self.codec.name == "aac" and self.codec.profile == "LC"
+
+    @property
     def least_samples(self) -> int:
         """The number of samples that each packet has a multiple of, if the codec says that; else 0."""
         header = self.codec.extradata or b""
@@ -170,8 +180,10 @@ class OpenSound:
                 except EOFError:
                     return
                 self._given |= bool(frames)
-                if self.is_strict and any(frame.is_corrupt for frame in frames):
-                    self._fail("a part of it is missing")
+                if self.is_strict:
+                    for frame in frames:
+                        if frame.is_corrupt:
+                            self._fail("a part of it is missing")
                 yield from frames
         except LibavError as error:
             if self.is_strict:
@@ -328,7 +340,12 @@ class PlacedSound:
 
     A place counts samples at the delivered rate. It grows by a pause that the file's times have. Where they go back,
     as where files were joined, it goes on.
+
+    Attributes:
+        due: the samples before this place are wanted together, so that they may come late, in one block.
     """
+
+    due = 0
 
     def __init__(self, chosen: SoundInput, form: SampleForm) -> None:
         self._chosen, self._form = chosen, form
@@ -345,7 +362,8 @@ class PlacedSound:
     @property
     def nearby(self) -> float:
         """To a place that is not further ahead, decoding on is quicker than a seek."""
-        return 2 * _PREROLL_S * self._rate if self._grid else math.inf
+        grid = self._grid
+        return (self._preroll + _SEEK_STEPS * grid.step) * self._rate / self._own if grid else math.inf
 
     def blocks(self, begin: int) -> Iterator[Placed]:
         """The samples from a place on.
@@ -354,52 +372,59 @@ class PlacedSound:
             DecoderError: what follows is damaged or missing.
         """
         for block in self._blocks(begin):
-            if block.end > begin:
-                missed = max(0, begin - block.at)
-                yield Placed(block.at + missed, block.samples[missed:])
+            if block.at >= begin:
+                yield block
+            elif block.end > begin:
+                yield Placed(begin, block.samples[begin - block.at :])
 
     def _blocks(self, begin: int) -> Iterator[Placed]:
         at, skipped, frames = self._begun(begin)
-        place, counter = (
-            (at + skipped) * self._rate // self._own,
-            _Counter(self._own, self._sound.unit_samples),
-        )
+        place = (at + skipped) * self._rate // self._own
         mixer: Mixer | None = None
-        kind: Kind | None = None
-        for frame in chain(self._cut(frames, at), (None,)):
-            pause, now = (0, None) if frame is None else (counter.pause_before(frame), Kind.of(frame))
-            if mixer is not None and (pause or now != kind):
-                for samples in mixer.push(None):
+        held: list[AudioFrame | None] = []
+        count = -skipped
+        for pause, frame in chain(self._cut(frames, at), ((0, None),)):
+            if mixer is not None and (frame is None or pause or not mixer.kind.is_of(frame)):
+                for samples in mixer.push([*held, None]):
                     yield Placed(place, samples)
                     place += len(samples)
-                mixer = None
-            if frame is None or now is None:
+                held, count, mixer = [], 0, None
+            if frame is None:
                 return
             if mixer is None:
-                mixer, kind, skipped = self._mixer(now, skipped), now, 0
+                mixer, skipped = self._mixer(Kind.of(frame), skipped), 0
                 place += round(pause * self._rate / self._own)
-            for samples in mixer.push(frame):
+            held.append(frame)
+            count += frame.samples
+            if place + count * self._rate // self._own < self.due:
+                continue
+            for samples in mixer.push(held):
                 yield Placed(place, samples)
                 place += len(samples)
+            held, count = [], 0
 
-    def _cut(self, frames: Iterator[AudioFrame], at: int) -> Iterator[AudioFrame]:
-        """The frames, the last of which ends where the container says. libav before 9 leaves the padding at the end."""
+    def _cut(self, frames: Iterator[AudioFrame], at: int) -> Iterator[tuple[int, AudioFrame]]:
+        """The frames, and how many samples are missing before each. The last one ends where the container says.
+
+        libav before 9 leaves the padding at the end.
+        """
         length = self._sound.length
         counter = _Counter(self._own, self._sound.unit_samples)
         for frame in frames:
-            at += counter.pause_before(frame)
+            pause = counter.pause_before(frame)
+            at += pause
             missing = frame.samples if length is None else length - at
             at += frame.samples
             if 0 < missing < frame.samples:
                 following = next(frames, None)
                 if following is not None:  # the container is wrong
                     length = None
-                    yield frame
+                    yield pause, frame
                     at += following.samples
-                    frame = following
+                    pause, frame = counter.pause_before(following), following
                 else:
                     frame = first_of(frame, missing)
-            yield frame
+            yield pause, frame
 
     def _mixer(self, kind: Kind, skipped: int) -> Mixer:
         try:
@@ -444,7 +469,10 @@ class PlacedSound:
             return None
         _, _, frames = self._begun(0)
         with suppress(DecoderError):
-            return _Grid.of([*islice(frames, _FIRST_FRAMES)], self._sound)
+            grid = _Grid.of([*islice(frames, _FIRST_FRAMES)], self._sound)
+            if grid is not None and self._sound.needs_only_last:
+                self._preroll = min(self._preroll, 2 * grid.step)  # `_sought` needs half of it
+            return grid
         return None
 
     def _sought(self, wanted: int) -> tuple[int, int, Iterator[AudioFrame]] | None:
@@ -452,7 +480,8 @@ class PlacedSound:
         if (grid := self._grid) is None:
             return None
         self._is_used = True
-        target = wanted - self._preroll - 2 * grid.step
+        slack = 0 if self._sound.needs_only_last and grid.unit <= _EXACT else 2 * grid.step
+        target = wanted - self._preroll - slack
         if not self._sound.seek(math.floor((target + grid.zero) / grid.unit)):
             return None
         frames = self._sound.frames()

@@ -155,6 +155,7 @@ def _windows_of(
             reached, ahead = max(0, begin), []
             blocks = sound.blocks(reached)
         while reached < stop and not is_over:
+            sound.due = min(stop, reached + BLOCK_SAMPLES)
             block = next(blocks, None)
             is_over = block is None
             if block is not None:
