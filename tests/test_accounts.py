@@ -427,3 +427,18 @@ def test_file_is_decoded_once_whatever_is_asked_of_it(
         before = len(decoded)  # the first frame
         assert decoder.count_frames() == len(decoder) == 50
         assert len(decoded) == before + 51
+
+
+@pytest.mark.parametrize("ending", ["ts", "mkv"])
+def test_frames_before_the_first_keyframe_that_need_no_other_have_numbers(tmp_path: Path, ending: str) -> None:
+    source = ("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=0.8", "-pix_fmt", "yuv420p", "-c:v", "libx265")
+    leading = "log-level=none:radl=2:open-gop=0:keyint=8:min-keyint=8:bframes=4:b-adapt=0"
+    ffmpeg(*source, "-x265-params", leading, tmp_path / "whole.ts")
+    with av.open(str(tmp_path / "whole.ts")) as whole, av.open(str(tmp_path / f"cut.{ending}"), "w") as cut:
+        packets = [one for one in whole.demux(video=0) if one.size]
+        begins = [number for number, one in enumerate(packets) if one.is_keyframe][1]
+        stream = cut.add_stream_from_template(whole.streams.video[0])
+        for packet in packets[begins:]:
+            packet.stream = stream
+            cut.mux(packet)
+    check(tmp_path / f"cut.{ending}", len(packets) - begins)
