@@ -430,7 +430,9 @@ def test_file_is_decoded_once_whatever_is_asked_of_it(
 
 
 @pytest.mark.parametrize("ending", ["ts", "mkv"])
-def test_frames_before_the_first_keyframe_that_need_no_other_have_numbers(tmp_path: Path, ending: str) -> None:
+def test_frames_before_the_first_keyframe_that_need_no_other_have_numbers(
+    tmp_path: Path, ending: str
+) -> None:
     source = ("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=0.8", "-pix_fmt", "yuv420p", "-c:v", "libx265")
     leading = "log-level=none:radl=2:open-gop=0:keyint=8:min-keyint=8:bframes=4:b-adapt=0"
     ffmpeg(*source, "-x265-params", leading, tmp_path / "whole.ts")
