@@ -126,7 +126,7 @@ def by_ffmpeg(path: Path, reading: Reading) -> None:
     pixels = []
     with suppress(PenstockError), Decoder(path, pixel_format="source") as decoder:
         pixels = ["-pix_fmt", decoder.pixel_format]
-    options = ["-map", "0:v:0", "-frames:v", FRAMES, "-fps_mode", "passthrough", "-autoscale", 0, *pixels]
+    options = ["-map", "0:v:0", "-frames:v", FRAMES, "-fps_mode", "passthrough", "-noautoscale", *pixels]
     for time_base in ("demux", "-1"):  # the container's, since FFmpeg 6.1 and before
         done = ffmpeg("-i", f"file:{path}", *options, "-enc_time_base", time_base, "-f", "framemd5", "-")
         lines = done.stdout.decode().splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import struct
 import warnings
 from collections.abc import Callable
@@ -51,10 +52,10 @@ def made(path: Path, *arguments: str, source: str = "testsrc2=s=64x48:r=25:d=2")
     return path
 
 
-def ends(path: Path) -> tuple[list[bytes], list[Any], str | None]:
+def ends(path: Path, **options: Any) -> tuple[list[bytes], list[Any], str | None]:
     """The frames in sequence, their times, and why there are no more."""
     frames, times, reason = [], [], None
-    with Decoder(path, pixel_format="source") as decoder:
+    with Decoder(path, pixel_format="source", **options) as decoder:
         try:
             for frame in decoder:
                 frames.append(frame.tobytes())
@@ -153,10 +154,29 @@ def test_wrong_times_in_the_container_change_no_number() -> None:
     check(media("wrong-times.flv"), 359, most=3)
 
 
-@pytest.mark.parametrize("name", ["begins-inside.ts", "one-bad-slice.ts"])
-def test_errors_that_strict_decoding_invents_are_none(name: str) -> None:
+def test_errors_that_strict_decoding_invents_are_none() -> None:
     with pytest.warns(FFmpegWarning, match="middle of a GOP"):
-        check(media(name), {"begins-inside.ts": 17, "one-bad-slice.ts": 31}[name], most=6)
+        check(media("begins-inside.ts"), 17, most=6)
+
+
+@pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
+def test_a_frame_that_lacks_lines_of_one_field_is_damaged() -> None:
+    path = media("one-bad-slice.ts")  # whose last packet is cut
+    frames, _, reason = ends(path)
+    assert reason is not None and len(frames) == 30
+    with Decoder(path) as decoder, pytest.raises(DecoderError, match="frame 30"):
+        decoder[30]
+    assert len(ends(path, conceal_errors=True)[0]) == 31
+
+
+@pytest.mark.parametrize("lacks", ["a few slices", "all slices", "its head"])
+def test_a_raw_stream_that_is_cut_in_a_second_field_raises(tmp_path: Path, lacks: str) -> None:
+    whole = media("interlaced.m2v").read_bytes()
+    fields = [place.start() for place in re.finditer(rb"\x00\x00\x01\x00", whole)]
+    ends_at = {"a few slices": fields[6] - 3000, "all slices": fields[5] + 40, "its head": fields[5]}[lacks]
+    (tmp_path / "cut.m2v").write_bytes(whole[:ends_at])
+    frames, _, reason = ends(tmp_path / "cut.m2v")
+    assert reason is not None and len(frames) == 2
 
 
 @pytest.mark.parametrize("ending", ["mov", "avi"])
@@ -407,3 +427,20 @@ def test_file_is_decoded_once_whatever_is_asked_of_it(
         before = len(decoded)  # the first frame
         assert decoder.count_frames() == len(decoder) == 50
         assert len(decoded) == before + 51
+
+
+@pytest.mark.parametrize("ending", ["ts", "mkv"])
+def test_frames_before_the_first_keyframe_that_need_no_other_have_numbers(
+    tmp_path: Path, ending: str
+) -> None:
+    source = ("-f", "lavfi", "-i", "testsrc2=s=64x48:r=25:d=0.8", "-pix_fmt", "yuv420p", "-c:v", "libx265")
+    leading = "log-level=none:radl=2:open-gop=0:keyint=8:min-keyint=8:bframes=4:b-adapt=0"
+    ffmpeg(*source, "-x265-params", leading, tmp_path / "whole.ts")
+    with av.open(str(tmp_path / "whole.ts")) as whole, av.open(str(tmp_path / f"cut.{ending}"), "w") as cut:
+        packets = [one for one in whole.demux(video=0) if one.size]
+        begins = [number for number, one in enumerate(packets) if one.is_keyframe][1]
+        stream = cut.add_stream_from_template(whole.streams.video[0])
+        for packet in packets[begins:]:
+            packet.stream = stream
+            cut.mux(packet)
+    check(tmp_path / f"cut.{ending}", len(packets) - begins)

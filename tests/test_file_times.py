@@ -63,7 +63,14 @@ def long_last(path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("ending", "codec"),
-    [("avi", "libx264"), ("avi", "mpeg4"), ("avi", "mpeg2video"), ("asf", "mpeg4"), ("m2v", "mpeg2video")],
+    [
+        ("avi", "libx264"),
+        ("avi", "mpeg4"),
+        ("avi", "mpeg2video"),
+        ("asf", "mpeg4"),
+        ("m1v", "mpeg1video"),
+        ("m2v", "mpeg2video"),
+    ],
 )
 def test_frames_begin_at_0_if_the_container_only_has_decoding_times(
     tmp_path: Path, ending: str, codec: str, engine: str
@@ -79,7 +86,9 @@ def test_frames_begin_at_0_if_the_container_only_has_decoding_times(
         )
     with Decoder(path) as decoder:
         assert decoder.times_s.tolist() == expected and decoder.index_at(0.33) == 8
-        assert decoder.stream.frame_rate == 25 and (decoder.stream.late_units > 0) is (ending != "m2v")
+        assert decoder.stream.frame_rate == 25 and (decoder.stream.late_units > 0) is (
+            ending not in ("m1v", "m2v")
+        )
 
 
 def test_packets_without_times_in_mpeg_ps_begin_at_0(tmp_path: Path) -> None:

@@ -146,7 +146,9 @@ class Account:
         place, is_shown = int(self._order[packet]), self.is_shown(packet)
         if self.is_decoded and not is_shown:
             return Expected(place, is_shown=False, is_due=True)
-        return Expected(place, is_shown, packet >= floor and place >= int(self._order[floor]))
+        # All that is shown comes of the packets from the first one on.
+        is_later = place >= int(self._order[floor]) or (is_shown and floor == 0)
+        return Expected(place, is_shown, packet >= floor and is_later)
 
     def is_before(self, packet: int, other: int) -> bool:
         """Whether the frame of a packet is shown before that of another."""

@@ -16,6 +16,7 @@ from av.codec.context import ThreadType
 from av.error import FFmpegError as LibavError
 
 from penstock._common.control_groups import whole_cpus
+from penstock._facts.fields import Fields
 from penstock._facts.index import Unwrapped
 from penstock._facts.opening import decode, demux, open_media
 from penstock._formats import codecs
@@ -131,6 +132,7 @@ class OpenVideo:
         self._failure: LibavError | None = None  # of the demuxer
         self._stream: VideoStream = self.container.streams[self._chosen.index]  # type: ignore[assignment]
         self._unwrapped = Unwrapped(self._stream)
+        self._fields = Fields(self._stream.codec_context.height)
         self.codec = self._stream.codec_context
         if self._chosen.decoder is not None:
             self.codec = self._decoder_by_name(self._chosen.decoder)
@@ -185,6 +187,14 @@ class OpenVideo:
 
     def packets(self) -> Iterator[Packet]:
         """The packets of the stream from here on."""
+        if self.codec_name != "mpeg2video":
+            yield from self._packets()
+            return
+        for packet in self._packets():
+            packet.is_corrupt |= self._fields.are_cut(bytes(packet))
+            yield packet
+
+    def _packets(self) -> Iterator[Packet]:
         while self._ahead:
             yield self._ahead.popleft()
         if self._failure is not None:

@@ -389,7 +389,8 @@ class PlainRun(Run):
             number = packet_of(frame)
             with suppress(ValueError):
                 self._due.remove(number)
-            if frame.is_corrupt and self._is_damaged(number, _PART):
+            is_corrupt = frame.is_corrupt or self.facts[number].is_corrupt
+            if is_corrupt and self._is_damaged(number, _PART):
                 break
             if not self.facts[number].is_hidden:
                 self._awaited.pop(number, None)

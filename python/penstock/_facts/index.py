@@ -300,8 +300,7 @@ class TimeGuess:
         if rate and unit == _WRAPPING_UNIT and rate * unit == 1:
             rate = _ANY_RATE  # libav knows none, and tells the frequency of the clock
         self._usual = round(1 / (rate * unit)) if rate and unit else 0
-        self._may_be_raw = has_no_times(stream.container.format.name)
-        self._is_raw: bool | None = None
+        self._is_raw = has_no_times(stream.container.format.name)
         self._faulty_pts = self._faulty_dts = self._next = 0
         self._last_pts = self._last_dts = -(1 << 63)
 
@@ -310,8 +309,6 @@ class TimeGuess:
 
         Frames of a raw stream follow each other from 0 on, whatever libav makes of when they are decoded.
         """
-        if self._is_raw is None:
-            self._is_raw = self._may_be_raw and pts is None
         if self._is_raw:
             pts = dts = None
         if dts is not None:

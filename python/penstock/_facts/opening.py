@@ -182,7 +182,7 @@ def times_may_jump(container: str) -> bool:
 
 @cache
 def has_no_times(container: str) -> bool:
-    """Whether a container says that it holds no times, as raw streams do (but MXF does, too). libav makes some."""
+    """Whether a container says that it holds no times, as raw streams do. libav makes some."""
     return bool(ContainerFormat(container, "r").flags & cast("int", Flags.no_timestamps.value))
 
 
