@@ -17,6 +17,7 @@ from support.cases import a_few, ffmpegs
 from support.clips import clip
 from support.media import ffmpeg
 from support.media import nothing_is_left as nothing_is_left
+from support.processes import run_script, succeeded
 
 from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, StalledError
 from penstock._decoding.audio import SampleType
@@ -127,6 +128,38 @@ def test_a_gap_is_silent_in_a_window(tmp_path: Path) -> None:
     silent = np.flatnonzero(np.abs(np.diff(np.flatnonzero(window))) > 1000)
     assert len(silent) == 1 and np.abs(window[: 24_000 - 1200]).max() > 0.1
     assert not window[24_000 + 1200 : 120_000 - 1200].any() and np.abs(window[-20_000:]).max() > 0.1
+
+
+PEAK = """
+import resource
+from penstock import AudioDecoder
+
+with AudioDecoder(sys.argv[1]) as audio:
+    audio.windows([0], 0.1)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    audio.windows([0, 599], 0.1)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+def test_windows_keep_nothing_of_what_lies_between(tmp_path: Path) -> None:
+    """Uneven times don't tell samples, so all before the last window is decoded: 38 MB as floats."""
+    path = tmp_path / "long.mka"
+    uneven = ("-bsf:a", "setts=ts=TS+10*mod(N\\,2)")
+    ffmpeg("-f", "lavfi", "-i", "sine=440:r=8000:d=600", "-ac", "2", "-c:a", "pcm_s16le", *uneven, path)
+    assert int(succeeded(run_script(PEAK, path))) < 10_000_000
+
+
+@pytest.mark.parametrize("name", ["aac.mkv", "aac.mp4", "aac.ts", "opus.mkv", "flac.mkv"])
+def test_a_window_after_a_lost_packet_is_the_same_after_a_seek(name: str, tmp_path: Path) -> None:
+    path, codec = tmp_path / name, {"aac": "aac", "opus": "libopus", "flac": "flac"}[name.split(".")[0]]
+    lost = ("-aac_pns", "0") if codec == "aac" else ()
+    sound = ("-f", "lavfi", "-i", SWEEP.replace(str(RATE), "48000"), "-c:a", codec, *lost)
+    ffmpeg(*sound, "-bsf:a", "noise=drop=eq(n\\,30)", path)
+    with AudioDecoder(path, conceal_errors=True) as audio:
+        # The first one makes that the second isn't reached by a seek.
+        _, _, _, near = audio.windows([0, 1.9, 3.8, 5], 0.5)
+        assert np.abs(audio.window(5, 0.5) - near).max() <= 1e-6
 
 
 def test_only_libav_reads_windows(folder: Path) -> None:
