@@ -200,6 +200,14 @@ def test_samples_of_many_bits_are_exact(name: str, options: tuple[str, ...], tmp
         assert np.abs(audio.read_all().reshape(-1) - wanted).max() < 2**-22
 
 
+def test_a_wav_without_a_length_is_whole(tmp_path: Path) -> None:
+    """A program that writes to a pipe can't go back to write the length."""
+    path = tmp_path / "piped.wav"
+    path.write_bytes(ffmpeg("-f", "lavfi", "-i", "sine=d=1:r=48000", "-f", "wav", "pipe:1"))
+    with AudioDecoder(path) as audio:
+        assert len(audio.read_all()) == 48_000
+
+
 @pytest.mark.parametrize("ending", ["m4a", "flac"])
 def test_announced_audio_of_which_nothing_can_be_decoded_raises(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"a.{ending}"

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -159,6 +160,8 @@ class OpenSound:
             for packet in self._packets():
                 if packet is not None:
                     self.end.take(packet)
+                    if packet.is_corrupt and self._has_no_length():
+                        packet.is_corrupt = False  # the last one is only shorter
                     if packet.is_corrupt and self.is_strict:
                         self._fail("a part of it is missing")
                     if not packet.size:
@@ -184,6 +187,13 @@ class OpenSound:
             )
         if self.is_strict:
             self.check_end()
+
+    def _has_no_length(self) -> bool:
+        """Whether the file is a WAV whose writer couldn't go back to write the length, as into a pipe."""
+        if self._chosen.media.container != "wav":
+            return False
+        with Path(endpoints.without_protocol(self._chosen.opened.url)).open("rb") as file:
+            return file.read(8) in (b"RIFF" + bytes(4), b"RIFF" + b"\xff" * 4)
 
     def _packets(self) -> Iterator[Packet[AudioStream] | None]:
         """The packets from here on, and None for the end. There are no more after a seek, or once it is closed."""
