@@ -17,6 +17,7 @@ from support.cases import a_few, ffmpegs
 from support.clips import clip
 from support.media import ffmpeg
 from support.media import nothing_is_left as nothing_is_left
+from support.processes import run_script, succeeded
 
 from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, StalledError
 from penstock._decoding import mixing, open_sound
@@ -171,6 +172,38 @@ def test_each_type_is_converted_as_ffmpeg_does(codec: str, dtype: SampleType, tm
         assert np.array_equal(audio.read_all(), by_program.read_all())
 
 
+PEAK = """
+import resource
+from penstock import AudioDecoder
+
+with AudioDecoder(sys.argv[1]) as audio:
+    audio.windows([0], 0.1)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    audio.windows([0, 599], 0.1)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+def test_windows_keep_nothing_of_what_lies_between(tmp_path: Path) -> None:
+    """Uneven times don't tell samples, so all before the last window is decoded: 38 MB as floats."""
+    path = tmp_path / "long.mka"
+    uneven = ("-bsf:a", "setts=ts=TS+10*mod(N\\,2)")
+    ffmpeg("-f", "lavfi", "-i", "sine=440:r=8000:d=600", "-ac", "2", "-c:a", "pcm_s16le", *uneven, path)
+    assert int(succeeded(run_script(PEAK, path))) < 10_000_000
+
+
+@pytest.mark.parametrize("name", ["aac.mkv", "aac.mp4", "aac.ts", "opus.mkv", "flac.mkv"])
+def test_a_window_after_a_lost_packet_is_the_same_after_a_seek(name: str, tmp_path: Path) -> None:
+    path, codec = tmp_path / name, {"aac": "aac", "opus": "libopus", "flac": "flac"}[name.split(".")[0]]
+    lost = ("-aac_pns", "0") if codec == "aac" else ()
+    sound = ("-f", "lavfi", "-i", SWEEP.replace(str(RATE), "48000"), "-c:a", codec, *lost)
+    ffmpeg(*sound, "-bsf:a", "noise=drop=eq(n\\,30)", path)
+    with AudioDecoder(path, conceal_errors=True) as audio:
+        # The first one makes that the second isn't reached by a seek.
+        _, _, _, near = audio.windows([0, 1.9, 3.8, 5], 0.5)
+        assert np.abs(audio.window(5, 0.5) - near).max() <= 1e-6
+
+
 def test_only_libav_reads_windows(folder: Path) -> None:
     with AudioDecoder(made(folder, "a.wav"), settings=DecoderSettings(ffmpeg=ffmpegs()[-1])) as audio:
         assert audio.engine.name == "ffmpeg"
@@ -207,6 +240,14 @@ def test_samples_of_many_bits_are_exact(name: str, options: tuple[str, ...], tmp
     wanted = np.frombuffer(ffmpeg(*sound, "-f", "f64le", "pipe:1", program=made_by), np.float64)
     with AudioDecoder(tmp_path / name, dtype="float64") as audio:
         assert np.abs(audio.read_all().reshape(-1) - wanted).max() < 2**-22
+
+
+def test_a_wav_without_a_length_is_whole(tmp_path: Path) -> None:
+    """A program that writes to a pipe can't go back to write the length."""
+    path = tmp_path / "piped.wav"
+    path.write_bytes(ffmpeg("-f", "lavfi", "-i", "sine=d=1:r=48000", "-f", "wav", "pipe:1"))
+    with AudioDecoder(path) as audio:
+        assert len(audio.read_all()) == 48_000
 
 
 @pytest.mark.parametrize("ending", ["m4a", "flac"])

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -167,6 +168,8 @@ class OpenSound:
             for packet in self._packets():
                 if packet is not None:
                     self.end.take(packet)
+                    if packet.is_corrupt and self._has_no_length():
+                        packet.is_corrupt = False  # the last one is only shorter
                     if packet.is_corrupt and self.is_strict:
                         self._fail("a part of it is missing")
                     if not packet.size:
@@ -194,6 +197,13 @@ class OpenSound:
             )
         if self.is_strict:
             self.check_end()
+
+    def _has_no_length(self) -> bool:
+        """Whether the file is a WAV whose writer couldn't go back to write the length, as into a pipe."""
+        if self._chosen.media.container != "wav":
+            return False
+        with Path(endpoints.without_protocol(self._chosen.opened.url)).open("rb") as file:
+            return file.read(8) in (b"RIFF" + bytes(4), b"RIFF" + b"\xff" * 4)
 
     def _packets(self) -> Iterator[Packet[AudioStream] | None]:
         """The packets from here on, and None for the end. There are no more after a seek, or once it is closed."""
@@ -409,7 +419,7 @@ class PlacedSound:
         libav before 9 leaves the padding at the end.
         """
         length = self._sound.length
-        counter = _Counter(self._own, self._sound.unit_samples)
+        counter = _Counter(self._own, self._sound.unit_samples, is_even=at > 0)
         for frame in frames:
             pause = counter.pause_before(frame)
             at += pause
@@ -530,23 +540,41 @@ class PlacedSound:
 class _Counter:
     """Tells pauses, by the times of frames.
 
+    If the times of the first frames are even, a pause may be as short as a lost packet: `_Grid` tells that, too.
+
     Args:
         own: samples a second.
         unit: how many samples the unit of the times lasts.
+        is_even: the times of frames before were even.
     """
 
-    def __init__(self, own: int, unit: float) -> None:
+    def __init__(self, own: int, unit: float, *, is_even: bool = False) -> None:
         self._own, self._unit, self._most = own, unit, max(_GAP_S * own, 2 * unit)
         self._count = 0.0
         self._began: float | None = None  # the time of the first sample, if there had been no pause
+        # How many more frames show whether their times are even.
+        self._unsure: float = 0 if is_even else _FIRST_FRAMES
+        self._least = math.inf  # samples in the shortest frame
 
     def pause_before(self, frame: AudioFrame) -> int:
         """How many samples are missing between the frame before and this one."""
         count, self._count = self._count, self._count + frame.samples * self._own / frame.sample_rate
+        self._least = min(self._least, frame.samples)
         if frame.pts is None:
             return 0
         began = frame.pts * self._unit - count
         late = 0.0 if self._began is None else began - self._began
-        if self._began is None or abs(late) > self._most:
+        most = self._most if self._unsure else min(self._most, max(self._least / 2, 2 * self._unit + _SLACK))
+        if self._unsure == _FIRST_FRAMES - 1 and abs(late) <= self._most:
+            self._began, late = began, 0.0  # libav may have dropped samples of the first frame
+        if self._unsure:
+            self._unsure = self._unsure - 1 if abs(late) <= 2 * self._unit else math.inf
+        if self._began is None or late < -self._most:
             self._began = began
-        return round(late) if late > self._most else 0
+        if late <= most:
+            return 0
+        packets = round(late / self._least)
+        if abs(late - packets * self._least) <= max(self._unit, _SLACK):
+            late = packets * self._least
+        self._began += late
+        return round(late)

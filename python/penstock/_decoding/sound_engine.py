@@ -160,7 +160,8 @@ def _windows_of(
             is_over = block is None
             if block is not None:
                 reached = block.end
-                ahead.append(block)
+                if reached > begin:
+                    ahead.append(block)
         for at, samples in ahead:
             first, last = max(at, begin), min(at + len(samples), stop)
             if first < last:
