@@ -108,7 +108,8 @@ pub(super) fn apply(level: Option<Priority>, nice: Option<i32>, notes: &mut Vec<
 /// Sets the niceness, or what of it the limit allows.
 pub(super) fn set_nice(nice: i32, level: Option<Priority>, notes: &mut Vec<PriorityNote>) {
     let Err(error) = sys::set_nice(nice) else { return };
-    if error.kind() == io::ErrorKind::Unsupported {
+    // A kernel that refuses the call has an error number.
+    if error.kind() == io::ErrorKind::Unsupported && error.raw_os_error().is_none() {
         return notes.push(PriorityNote::NoSuchNice { nice });
     }
     let before = sys::nice().unwrap_or(0);
