@@ -35,6 +35,9 @@ SOUNDS = {
     "vorbis.webm": ("-c:a", "libvorbis"),
     "a.m4a": ("-c:a", "aac", "-aac_pns", "0"),
     "a.flv": ("-c:a", "aac", "-aac_pns", "0"),
+    # The times that libav makes in AVI are wrong.
+    "dts.avi": ("-c:a", "dca", "-strict", "experimental"),
+    "vorbis.avi": ("-c:a", "libvorbis"),
     "a.mp3": (),
     "a.ogg": ("-c:a", "libvorbis"),
     "opus.webm": ("-c:a", "libopus", "-ar", "48000"),

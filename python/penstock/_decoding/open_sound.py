@@ -21,7 +21,7 @@ from penstock._facts.completeness import CHEAP_BYTES, SoundEnd, has_damaged_page
 from penstock._facts.index import NO_TIME, read_packets
 from penstock._facts.opening import decode, demux, open_media, times_may_jump
 from penstock._ffmpeg.command import endpoints
-from penstock._formats import codecs
+from penstock._formats import codecs, containers
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -419,7 +419,9 @@ class PlacedSound:
         libav before 9 leaves the padding at the end.
         """
         length = self._sound.length
-        counter = _Counter(self._own, self._sound.unit_samples, is_even=at > 0)
+        # Without times, there are no pauses.
+        unit = self._sound.unit_samples if containers.known(self._chosen.media.container).times_sound else 0.0
+        counter = _Counter(self._own, unit, is_even=at > 0)
         for frame in frames:
             pause = counter.pause_before(frame)
             at += pause

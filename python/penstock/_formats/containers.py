@@ -18,6 +18,7 @@ class Container:
             bit rate; neither shows a cut. The header of AVI is often wrong.
         tells_sound: its header says how long the sound is, and FFmpeg does not notice each cut.
         counts_samples: it does so by the number of samples.
+        times_sound: it holds times of the sound. libav counts packets or bytes of AVI, wrongly for some codecs.
     """
 
     has_index: bool = False
@@ -27,6 +28,7 @@ class Container:
     tells_length: bool = False
     tells_sound: bool = False
     counts_samples: bool = False
+    times_sound: bool = True
 
 
 _OTHER, _GUESSING = Container(), Container(may_seek=True)
@@ -35,7 +37,8 @@ _CONTAINERS = {
         ("mov", "matroska"), Container(has_index=True, may_seek=True, keeps_times=True, tells_length=True)
     ),
     "nut": Container(has_index=True, may_seek=True, keeps_times=True),
-    **dict.fromkeys(("mpegts", "avi", "ogg", "asf"), _GUESSING),
+    **dict.fromkeys(("mpegts", "ogg", "asf"), _GUESSING),
+    "avi": Container(may_seek=True, times_sound=False),
     "mpeg": Container(may_seek=True, may_lack_times=True),
     "mxf": Container(may_seek=True, tells_length=True),
     "flv": Container(may_seek=True, tells_length=True, tells_sound=True),
