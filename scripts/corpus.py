@@ -217,19 +217,25 @@ def differences(readings: dict[str, Reading]) -> Iterator[tuple[str, str]]:
     sequence = readings["in sequence"]
     if sequence.is_empty and not (readings["FFmpeg"].is_empty and readings["PyAV"].is_empty):
         yield "no frames, though others read some", sequence.error
-    if sequence.is_empty or sequence.killed:
-        return
+    if not sequence.is_empty:
+        yield from compared_frames(readings, sequence)
+    if not readings["audio"].killed:
+        yield from compared_audio(readings["audio"], readings["FFmpeg's audio"])
+
+
+def compared_frames(readings: dict[str, Reading], sequence: Reading) -> Iterator[tuple[str, str]]:
     # A time that comes twice is that of one frame.
     by_time = ["by time"] if all(one < two for one, two in pairwise(sequence.times_s)) else []
     for way in ("by number", *by_time):
         if readings[way].error and not sequence.error:
             yield f"{way}: an error", readings[way].error
         yield from compared(way, readings[way], sequence)
-    for way in ("isolated", "FFmpeg"):
-        if not readings[way].is_empty:
-            yield from counted(way, readings[way], sequence)
-            yield from compared(way, readings[way], sequence)
-    yield from compared_audio(readings["audio"], readings["FFmpeg's audio"])
+    if not readings["isolated"].killed:
+        yield from counted("isolated", readings["isolated"], sequence)
+    yield from compared("isolated", readings["isolated"], sequence)
+    if not readings["FFmpeg"].is_empty:  # it may lack the codec
+        yield from counted("FFmpeg", readings["FFmpeg"], sequence)
+        yield from compared("FFmpeg", readings["FFmpeg"], sequence)
 
 
 def counted(way: str, other: Reading, sequence: Reading) -> Iterator[tuple[str, str]]:

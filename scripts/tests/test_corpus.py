@@ -83,3 +83,13 @@ def test_other_frames_times_and_samples_are_kinds_of_their_own() -> None:
         "isolated: another number of frames",
         "audio: another length",
     ]
+
+
+def test_an_isolated_read_without_frames_and_the_audio_of_a_file_without_video_are_compared() -> None:
+    readings = {way: corpus.Reading() for way in corpus.WAYS}
+    readings["FFmpeg's audio"].samples = 10
+    assert [kind for kind, _ in corpus.differences(readings)] == ["audio: another length"]
+    for way in ("in sequence", "by number", "by time"):
+        readings[way].add(0, 0.0, b"frame")
+    readings["FFmpeg's audio"].samples = 0
+    assert [kind for kind, _ in corpus.differences(readings)] == ["isolated: another number of frames"]

@@ -242,6 +242,13 @@ def ffmpeg_options_option(what_for: str, example: str) -> Callable[[Callable[...
     )
 
 
+def _with_options(command: Callable[..., Any], *options: Callable[..., Any]) -> Callable[..., Any]:
+    """A command with options, which its help lists in this order."""
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 def decoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options for a Decoder, by the names of its arguments."""
     # Commands without libav start faster without it.
@@ -312,9 +319,7 @@ def decoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         follow_playlists_option,
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return _with_options(command, *options)
 
 
 def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -342,9 +347,7 @@ def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "QuickTime, Matroska and WebM.",
         ),
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return _with_options(command, *options)
 
 
 def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -444,6 +447,4 @@ def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         ffmpeg_option,
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return _with_options(command, *options)

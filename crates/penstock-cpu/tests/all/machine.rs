@@ -1,4 +1,4 @@
-//! What is told of this machine's CPUs, and what holds of every machine.
+//! Tests of this machine's topology, and of properties that every machine has.
 
 use std::collections::BTreeSet;
 
