@@ -199,6 +199,7 @@ check: $(READY)-check $(READY)-native
 	$(IN_VENV) python scripts/check_voice.py
 	$(IN_VENV) python scripts/stubtest.py
 	$(IN_VENV) python scripts/stub_docs.py --check
+	$(IN_VENV) python scripts/arguments.py --check
 	$(IN_VENV) python scripts/reference_table.py --check
 	$(IN_VENV) python scripts/formats_table.py --check
 	@# Last, for its last line says what could not be checked.
@@ -211,6 +212,7 @@ check-workflows:
 fmt: $(READY)-check $(READY)-native
 	cargo fmt --all
 	$(IN_VENV) python scripts/stub_docs.py
+	$(IN_VENV) python scripts/arguments.py
 	$(IN_VENV) python scripts/reference_table.py
 	$(IN_VENV) python scripts/formats_table.py
 	$(IN_VENV) ruff check --fix .

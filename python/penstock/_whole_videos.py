@@ -18,9 +18,9 @@ from penstock._common.reports import EncodeReport
 from penstock._common.types import FrameData
 from penstock._decoding.decoder import Decoder
 from penstock._decoding.image_files import VideoSource
-from penstock._decoding.prefetching import DecoderOptions
+from penstock._decoding.options import DecoderOptions
 from penstock._encoding.encoder import Encoder
-from penstock._encoding.encoder_options import EncoderOptions
+from penstock._encoding.request import EncoderOptions
 from penstock._encoding.sound import AudioTrack
 from penstock._native import _count
 

@@ -11,8 +11,8 @@ from typing import Literal, get_args
 
 from penstock._common.control_groups import whole_cpus
 from penstock._common.messages import argument, warn
-from penstock._decoding.decoder import Decoder, part_of
-from penstock._encoding.encoder_options import EncoderOptions
+from penstock._decoding.decoder import Decoder
+from penstock._decoding.options import part_of
 from penstock._encoding.like import (
     LOST,
     arguments_like_labels,
@@ -21,6 +21,7 @@ from penstock._encoding.like import (
     lost_by_map,
     with_codec,
 )
+from penstock._encoding.request import EncoderOptions
 from penstock._facts.frame_times import FrameTimes
 from penstock._facts.probing import probe
 from penstock._ffmpeg.command.arguments import checked_size, frame_rate
