@@ -23,6 +23,7 @@ WIDTH = 120
 LISTS = (
     ("_encoding/request.py", "Request", "_encoding/encoder.py", "Encoder", "EncoderOptions"),
     ("_decoding/options.py", "DecodeOptions", "_decoding/decoder.py", "Decoder", "DecoderOptions"),
+    ("_decoding/options.py", "AudioDecodeOptions", "_decoding/audio.py", "AudioDecoder", "AudioOptions"),
 )
 
 

@@ -21,8 +21,8 @@ from support.processes import run_script, succeeded
 
 from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, StalledError
 from penstock._decoding import mixing, open_sound
-from penstock._decoding.audio import SampleType
 from penstock._decoding.open_sound import PlacedSound
+from penstock._decoding.options import SampleType
 from penstock._facts.opening import decode
 from penstock.video import DecoderSettings
 

@@ -16,8 +16,7 @@ import pytest
 
 import penstock
 from penstock import AudioDecoder, Decoder, Encoder, video
-from penstock._decoding.audio import AudioOptions
-from penstock._decoding.options import DecodeOptions, DecoderOptions
+from penstock._decoding.options import AudioDecodeOptions, AudioOptions, DecodeOptions, DecoderOptions
 from penstock._encoding.request import LikeOptions, Request
 from scripts import arguments
 
@@ -60,7 +59,9 @@ def test_options_are_the_parameters_of_the_class(options: type, made: type) -> N
     assert {name: one.__forward_arg__ for name, one in typed(options).items()} == named
 
 
-@pytest.mark.parametrize(("declared", "made"), [(Request, Encoder), (DecodeOptions, Decoder)])
+@pytest.mark.parametrize(
+    ("declared", "made"), [(Request, Encoder), (DecodeOptions, Decoder), (AudioDecodeOptions, AudioDecoder)]
+)
 def test_a_declaration_has_the_arguments_of_its_class(declared: type, made: type) -> None:
     called, asked = (inspect.signature(one).parameters for one in (made, declared))
     assert list(asked) == [name for name in called if name != "source"]

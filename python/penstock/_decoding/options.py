@@ -1,4 +1,4 @@
-"""What a `Decoder` is asked for: its arguments, declared once, as one value."""
+"""What a `Decoder` and an `AudioDecoder` are asked for: their arguments, declared once, as one value."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Annotated, Any, Literal, TypedDict, get_args
+
+from numpy.typing import ArrayLike
 
 from penstock._common.command_line import Option
 from penstock._common.messages import argument
@@ -22,6 +24,8 @@ from penstock._ffmpeg.command.settings import (
     check_settings,
 )
 from penstock._native import _count
+
+SampleType = Literal["uint8", "int16", "int32", "float32", "float64"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,4 +310,76 @@ class DecoderOptions(TypedDict, total=False):
     channels_first: bool
     dtype: FloatType | None
     value_range: tuple[float, float] | None
+    settings: DecoderSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AudioDecodeOptions:
+    """The arguments of an `AudioDecoder`, by the same names, as `DecodeOptions` for a `Decoder`."""
+
+    stream: int | None = None
+    """number of the audio stream, from 0; None picks the best one."""
+    sample_rate: int | None = None
+    """samples per second to resample to; None is the file's own rate."""
+    channels: int | None = None
+    """number of channels to mix to; None is the file's own. The file's own number leaves the channels as they are."""
+    dtype: SampleType = "float32"
+    """dtype of the samples."""
+    matrix: ArrayLike | None = None
+    """how to mix: an array of delivered channels × the file's channels, instead of `channels`. Each delivered channel
+    is the sum of the file's, times the numbers of its row."""
+    start: float | None = None
+    """time of the first sample, in seconds as for `Decoder`'s `start`. Earlier samples are dropped. If the audio begins
+    later, silence comes first. It's exact to the sample: ``read_all()`` is the same as from 0, but for the first
+    ``round(start * sample_rate)`` samples. None begins with the file's first sample. Chained Ogg and joined MPEG-TS
+    restart their times at each join; Penstock counts on there. From an FFmpeg program, Matroska and FLV are up to 1 ms
+    off, and WMA 0.1 s."""
+    end: float | None = None
+    """time in seconds at which the part ends."""
+    duration: float | None = None
+    """number of seconds to decode, instead of `end`; None decodes all. It's ``round(duration * sample_rate)`` samples,
+    or less at the end of the audio."""
+    conceal_errors: bool = False
+    """as for `Decoder`."""
+    follow_playlists: bool = False
+    """as for `Decoder`."""
+    input_options: Mapping[str, object] | None = None
+    """as for `Decoder`."""
+    settings: DecoderSettings = DEFAULT_DECODER_SETTINGS
+    """as for `Decoder`."""
+
+    def check(self) -> None:
+        """Checks what can be checked without the file.
+
+        Raises:
+            ValueError, TypeError: an argument is impossible.
+        """
+        check_settings(self.settings, DecoderSettings)
+        check_without_dashes("input_options", self.input_options or {})
+        check_choice("dtype", self.dtype, get_args(SampleType))
+        for name in ("start", "end", "duration"):
+            check_place(name, getattr(self, name))
+        if self.end is not None and self.duration is not None:
+            both = f"{argument('end', self.end)} and {argument('duration', self.duration)}"
+            raise ValueError(f"{both} can't be combined. Pass only one of them")
+        if self.end is not None and self.end < (self.start or 0.0):
+            raise ValueError(
+                f"{argument('end', self.end)} is before {argument('start', self.start)}. Pass a larger value"
+            )
+
+
+class AudioOptions(TypedDict, total=False):
+    """The arguments of `AudioDecoder`, by the same names."""
+
+    stream: int | None
+    sample_rate: int | None
+    channels: int | None
+    dtype: SampleType
+    matrix: ArrayLike | None
+    start: float | None
+    end: float | None
+    duration: float | None
+    conceal_errors: bool
+    follow_playlists: bool
+    input_options: Mapping[str, object] | None
     settings: DecoderSettings
