@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Option:
+class CommandOption:
     """An option for an argument, or for a part of one. `penstock.cli.options` makes it.
 
     Attributes:

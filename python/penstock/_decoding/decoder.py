@@ -18,11 +18,10 @@ from penstock._decoding.audio import AudioDecoder
 from penstock._decoding.engines import input_of, read_by_libav, read_by_program, why_program
 from penstock._decoding.frames_at_rate import FramesAtRate
 from penstock._decoding.frames_by_number import FramesByNumber, why_early
-from penstock._decoding.framing import Fit, FloatType
 from penstock._decoding.image_files import ImageFiles, VideoSource
 from penstock._decoding.image_frames import images_by_number, open_images, read_images, wanted_images
 from penstock._decoding.libav_engine import LibavEngine
-from penstock._decoding.options import AudioOptions, DecodeOptions
+from penstock._decoding.options import AudioOptions, DecodeOptions, Fit, FloatType
 from penstock._decoding.pixels import Pixels
 from penstock._decoding.plan import lost_bits, unmapped_hdr
 from penstock._decoding.program_engine import changes_frames

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Annotated, Any, Literal, TypedDict, get_args
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from penstock._common.command_line import Option
+from penstock._common.command_line import CommandOption
 from penstock._common.messages import argument
-from penstock._decoding.framing import Fit, FloatType, Form
 from penstock._ffmpeg.command.arguments import check_without_dashes, frame_rate
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE
 from penstock._ffmpeg.command.settings import (
@@ -25,6 +26,8 @@ from penstock._ffmpeg.command.settings import (
 )
 from penstock._native import _count
 
+Fit = Literal["stretch", "cover", "contain"]
+FloatType = Literal["float16", "float32"]
 SampleType = Literal["uint8", "int16", "int32", "float32", "float64"]
 
 
@@ -38,7 +41,7 @@ class DecodeOptions:
 
     fps: Annotated[
         int | float | Fraction | None,
-        Option(
+        CommandOption(
             "--fps RATE",
             "Frames per second, at a fixed rate: frames are repeated and left out for that. Only for files. By "
             "default, each frame comes once.",
@@ -57,7 +60,7 @@ class DecodeOptions:
     yuva420p), libvpx also decodes the alpha of VP8 and VP9 in WebM."""
     size: Annotated[
         tuple[int | None, int | None] | None,
-        Option(
+        CommandOption(
             "--size WxH",
             "Scale to this width and height: 1280x720. 1280x or x720 keeps the aspect ratio.",
         ),
@@ -66,7 +69,7 @@ class DecodeOptions:
     video's own size, or the size that `filters` make."""
     start: Annotated[
         float | None,
-        Option(
+        CommandOption(
             "--start TIME",
             "Begin with the frame on screen at this time: seconds, or 0:01:30.5.",
         ),
@@ -76,19 +79,19 @@ class DecodeOptions:
     on; of a pipe, a device or a URL, they get all frames, and `start` is a time after them."""
     end: Annotated[
         float | None,
-        Option("--end TIME", "Leave out the frames from this time on."),
+        CommandOption("--end TIME", "Leave out the frames from this time on."),
     ] = None
     """time in seconds at which the part ends: frames that begin then or later are left out."""
     duration: Annotated[
         float | None,
-        Option("--duration TIME", "Leave out the frames from so long after --start on."),
+        CommandOption("--duration TIME", "Leave out the frames from so long after --start on."),
     ] = None
     """seconds from `start` to the end, instead of `end`; without `start`, from 0."""
-    count: Annotated[int | None, Option("--count N", "Deliver at most N frames.", least=1)] = None
+    count: Annotated[int | None, CommandOption("--count N", "Deliver at most N frames.", least=1)] = None
     """maximum number of frames, instead of `end`; None reads all."""
     stream: Annotated[
         int | None,
-        Option(
+        CommandOption(
             "--stream N",
             "Number of the video stream, from 0. The default is the best one.",
             least=0,
@@ -97,7 +100,7 @@ class DecodeOptions:
     """number of the video stream, from 0; None picks the best one: the default stream, never a cover picture."""
     filters: Annotated[
         str | None,
-        Option(
+        CommandOption(
             "--filters FILTERS",
             "FFmpeg's filters (-vf) for all frames, before --crop and --size: yadif,hqdn3d.",
         ),
@@ -108,7 +111,7 @@ class DecodeOptions:
     its times go back, reading raises a `DecoderError`."""
     color_matrix: Annotated[
         ColorMatrix,
-        Option(
+        CommandOption(
             "--color-matrix",
             "Matrix between the file's YUV and RGB. The default (auto) is the file's tag, or bt601 without a tag.",
             choices=get_args(ColorMatrix),
@@ -118,7 +121,7 @@ class DecodeOptions:
     without a tag."""
     color_range: Annotated[
         ColorRange,
-        Option(
+        CommandOption(
             "--color-range",
             "Whether the file's black and white are 16 and 235 of 255 (limited) or 0 and 255 (full). The default "
             "(auto) is the file's tag, or limited without a tag.",
@@ -128,7 +131,7 @@ class DecodeOptions:
     """"limited" (black at 16, white at 235 of 8 bits) or "full". "auto" is the file's tag, or limited without a tag."""
     conceal_errors: Annotated[
         bool,
-        Option(
+        CommandOption(
             "--conceal-errors",
             "Continue after damage in the file, with the frames that the decoder makes of it.",
         ),
@@ -137,7 +140,7 @@ class DecodeOptions:
     thread."""
     follow_playlists: Annotated[
         bool,
-        Option(
+        CommandOption(
             "--follow-playlists",
             "Also read local playlists (HLS, DASH, ffconcat), and open the local files that they name.",
         ),
@@ -149,7 +152,7 @@ class DecodeOptions:
     "76a6…"}``."""
     isolated: Annotated[
         bool | Literal["strict"],
-        Option(
+        CommandOption(
             "--isolated",
             "Read one file that you don't trust, in a sandbox that can't read other files, write files or open "
             "connections.",
@@ -161,7 +164,7 @@ class DecodeOptions:
     raises a `DecoderError` then."""
     crop: Annotated[
         tuple[int, int, int, int] | None,
-        Option(
+        CommandOption(
             "--crop X,Y,W,H",
             "Use only a part of the picture: its left and top edge, its width and height, in pixels of the upright "
             "picture after --filters. --size scales this part.",
@@ -171,7 +174,7 @@ class DecodeOptions:
     and after `filters`. `size` scales this part."""
     fit: Annotated[
         Fit,
-        Option(
+        CommandOption(
             "--fit",
             "How the picture becomes --size, if their shapes differ: change its aspect ratio (stretch, the default), "
             "cut off what is beyond the middle (cover), or add a border (contain).",
@@ -182,7 +185,7 @@ class DecodeOptions:
     is beyond the middle, and "contain" adds a border. Pixels that aren't square stay so."""
     fill: Annotated[
         tuple[float, ...] | None,
-        Option(
+        CommandOption(
             "--fill SAMPLE,...",
             "Color of this border, a sample for each channel: 255,255,255. The default is black.",
         ),
@@ -197,7 +200,7 @@ class DecodeOptions:
     belong together."""
     settings: Annotated[
         DecoderSettings,
-        Option("--ffmpeg PATH", "The FFmpeg to run. The default is the one on PATH."),
+        CommandOption("--ffmpeg PATH", "The FFmpeg to run. The default is the one on PATH."),
     ] = DEFAULT_DECODER_SETTINGS
     """advanced settings: how many threads decode and convert, and which FFmpeg program to run instead. See
     `DecoderSettings`."""
@@ -221,8 +224,50 @@ class DecodeOptions:
                 "file"
             )
         check_without_dashes("input_options", given := dict(self.given_input))
-        _ = self.form  # which checks its arguments
+        self._check_form()
         return replace(self, start=start, end=end, duration=None, fps=rate, input_options=given)
+
+    def _check_form(self) -> None:
+        check_choice("fit", self.fit, get_args(Fit))
+        if self.dtype is not None:
+            check_choice("dtype", self.dtype, get_args(FloatType))
+        if (self.dtype is None) != (self.value_range is None):
+            raise ValueError(
+                "dtype and value_range belong together. Pass dtype='float32' and value_range=(0.0, 1.0), or neither"
+            )
+        if self.fill is not None and self.fit != "contain":
+            raise ValueError(
+                f"{argument('fill', self.fill)} has no effect without {argument('fit', 'contain')}. Leave it out"
+            )
+        if self.value_range is not None:
+            self._check_value_range()
+        if self.crop is not None:
+            self._check_crop()
+
+    def _check_value_range(self) -> None:
+        try:
+            low, high = map(float, self.value_range or ())
+        except (TypeError, ValueError):
+            raise TypeError(f"value_range must be two numbers, not {self.value_range!r}") from None
+        most = float(np.finfo(self.dtype or "float32").max)
+        if not -most <= low < high <= most:
+            raise ValueError(
+                f"value_range must be two finite numbers of {self.dtype}, the lower first, not "
+                f"{self.value_range!r}"
+            )
+
+    def _check_crop(self) -> None:
+        try:
+            left, top, width, height = map(operator.index, self.crop or ())
+        except (TypeError, ValueError):
+            raise TypeError(f"crop must be (left, top, width, height) in pixels, not {self.crop!r}") from None
+        if min(left, top) < 0 or min(width, height) < 1:
+            raise ValueError(f"crop must have no negative place and no empty size, not {self.crop!r}")
+
+    @property
+    def needs_own_size(self) -> bool:
+        """Whether the delivered size follows from that of the picture, also if a size is given."""
+        return self.crop is not None or self.fit != "stretch"
 
     @property
     def rate(self) -> Fraction | None:
@@ -233,11 +278,6 @@ class DecodeOptions:
     def given_input(self) -> Mapping[str, object]:
         """`input_options`, or none."""
         return self.input_options or {}
-
-    @property
-    def form(self) -> Form:
-        """The arguments about the form of the arrays."""
-        return Form(*(getattr(self, one.name) for one in fields(Form)))
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -252,8 +292,10 @@ class DecodeOptions:
     @property
     def as_stored(self) -> DecodeOptions:
         """The same for pictures as they are stored, without arguments about their form."""
-        plain: dict[str, Any] = {one.name: one.default for one in fields(Form)}
-        return replace(self, size=None, input_options={"autorotate": 0}, **plain)
+        form = DecodeOptions(input_options={"autorotate": 0})
+        names = ("size", "input_options", "crop", "fit", "fill", "channels_first", "dtype", "value_range")
+        plain: dict[str, Any] = {name: getattr(form, name) for name in names}
+        return replace(self, **plain)
 
     @property
     def is_source_format(self) -> bool:

@@ -192,7 +192,7 @@ def plan_decode(
         and (
             options.size is None
             or (None in options.size and options.size != (None, None))
-            or options.form.needs_own_size
+            or options.needs_own_size
         )
     ):
         reading, trim = _reading(track, options, decoder, uncropped, keyframe_s)
@@ -201,7 +201,7 @@ def plan_decode(
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
         # If the filters fail, FFmpeg says why when it runs for all frames.
         own_size = _first_size((program, *filtered), sandbox) or own_size
-    framing = Framing.of(own_size, options.size, options.form)
+    framing = Framing.of(own_size, options)
     width, height = framing.scaled
     layout = _layout(program, name, *framing.made)
     own, stored = video.pixel_format or "", _without_range(video.pixel_format or "")
@@ -240,7 +240,7 @@ def plan_decode(
         uncropped=uncropped,
         colors=None if is_recolored else yuv_colors(video, layout.pixel_format),
         is_reframed=not framing.is_plain,
-        delivery=Delivery.of(layout, framing, options.form, is_source=options.is_source_format),
+        delivery=Delivery.of(layout, framing, options),
     )
 
 

@@ -204,8 +204,8 @@ def arguments_like_file(
 
 def _form(decoder: Decoder) -> dict[str, Any]:
     """The arguments of an `Encoder` that takes the frames of a decoder as they are."""
-    form, arguments = decoder._options.form, {"pixel_format": decoder.pixel_format}
-    given = {"channels_first": form.channels_first, "value_range": form.value_range}
+    options, arguments = decoder._options, {"pixel_format": decoder.pixel_format}
+    given = {"channels_first": options.channels_first, "value_range": options.value_range}
     return arguments | {name: value for name, value in given.items() if value}
 
 

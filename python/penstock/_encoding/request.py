@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass, fields
 from fractions import Fraction
 from typing import Annotated, Any, BinaryIO, Literal, Self, TypedDict, get_args
 
-from penstock._common.command_line import Option
+from penstock._common.command_line import CommandOption
 from penstock._common.reports import EncoderStats
 from penstock._encoding.encoders import Quality
 from penstock._encoding.output_pixel_format import AUTO
@@ -55,12 +55,14 @@ class Request:
     and gray."""
     vflip: Annotated[
         bool,
-        Option("--vflip", "Flip the frames: their first row is the bottom of the picture, as in OpenGL."),
+        CommandOption(
+            "--vflip", "Flip the frames: their first row is the bottom of the picture, as in OpenGL."
+        ),
     ] = False
     """whether the first row in memory is the bottom of the picture, as in OpenGL."""
     odd_size: Annotated[
         OddSize,
-        Option(
+        CommandOption(
             "--odd-size",
             "What to do with a width or height that the video can't have: fail (error, the default), or repeat the "
             "last column or row (pad).",
@@ -71,7 +73,7 @@ class Request:
     column or row."""
     codec: Annotated[
         str,
-        Option(
+        CommandOption(
             "--codec NAME",
             "FFmpeg's encoder, or a format: libx265, hevc, h264_nvenc. `penstock info` lists them. auto-h264, "
             "auto-hevc and auto-av1 use a hardware encoder if one works. The default (auto) follows OUTPUT's name: "
@@ -87,7 +89,7 @@ class Request:
     says which encoder was used (`penstock.video.EncodeReport`)."""
     quality: Annotated[
         Quality | None,
-        Option(
+        CommandOption(
             "--quality",
             "A quality that looks the same with all common encoders. lossless keeps every sample, or fails. --crf, or "
             "an --option for the quality, overrides it.",
@@ -100,7 +102,7 @@ class Request:
     they raise. None is the codec's own default."""
     crf: Annotated[
         float | None,
-        Option(
+        CommandOption(
             "--crf N",
             "Constant quality: a lower number means better quality and a larger file. For libx264 0 to 51; the "
             "default is 23.",
@@ -110,12 +112,12 @@ class Request:
     and libx265 accept 0 to 51, VP9 and AV1 encoders 0 to 63. The default of libx264 is 23."""
     preset: Annotated[
         str | None,
-        Option("--preset NAME", "Speed against file size: ultrafast, medium, slow."),
+        CommandOption("--preset NAME", "Speed against file size: ultrafast, medium, slow."),
     ] = None
     """speed of the codec against file size, if it has that option: "ultrafast" to "veryslow" for libx264."""
     crash_safe: Annotated[
         bool,
-        Option(
+        CommandOption(
             "--crash-safe",
             "Write a file that plays even if FFmpeg is killed, but for about the last second. For MP4, QuickTime, "
             "Matroska and WebM.",
@@ -126,12 +128,12 @@ class Request:
     QuickTime can then be written to a pipe or an object, too. Other containers raise."""
     options: Annotated[
         Mapping[str, object] | None,
-        Option(
+        CommandOption(
             "--option NAME=VALUE",
             "FFmpeg option for the output, without its dash: tune=film. May be repeated.",
             is_repeated=True,
         ),
-        Option(
+        CommandOption(
             "--format NAME",
             "The container, if OUTPUT's name doesn't determine it: mp4, matroska, mpegts, flv, hls.",
         ),
@@ -142,7 +144,7 @@ class Request:
     ``fps``) make ``close`` raise, because it compares the frames submitted and encoded."""
     output_pixel_format: Annotated[
         str,
-        Option(
+        CommandOption(
             "--output-pixel-format NAME",
             "Pixel format of the video. The default (auto) is the frames' own for a lossless codec, a format with "
             "alpha if the frames and the codec have alpha, and otherwise yuv420p, which plays everywhere. 'ffmpeg' "
@@ -155,25 +157,25 @@ class Request:
     you get an `FFmpegWarning`. "ffmpeg" leaves the choice to FFmpeg."""
     colors: Annotated[
         Colors,
-        Option(
+        CommandOption(
             "--color-matrix",
             "Matrix between RGB and the video's YUV. The default (auto) is bt709 for 720 lines or more, and bt601 "
             "below.",
             choices=get_args(ColorMatrix),
         ),
-        Option(
+        CommandOption(
             "--color-range",
             "Whether the video's black and white are 16 and 235 of 255 (limited) or 0 and 255 (full). The default "
             "(auto) is limited, or full for JPEG.",
             choices=get_args(ColorRange),
         ),
-        Option(
+        CommandOption(
             "--color-primaries NAME",
             "Tag of the color primaries, by FFmpeg's names: bt2020. The default (auto) is the usual one for the "
             "matrix.",
             choices=("auto", *PRIMARIES.values()),
         ),
-        Option(
+        CommandOption(
             "--color-transfer NAME",
             "Tag of the transfer characteristics, by FFmpeg's names: smpte2084 (PQ), arib-std-b67 (HLG). The default "
             "(auto) is the usual one for the matrix.",
@@ -184,7 +186,7 @@ class Request:
     they were made with. `options` can't have FFmpeg's color options."""
     audio: Annotated[
         Audio | Sequence[Audio] | None,
-        Option(
+        CommandOption(
             "--audio FILE",
             "Add the audio of FILE, which ends with the video. It's copied if the container accepts it, and otherwise "
             "encoded. PCM samples (WAV) become AAC in MP4. May be repeated, for several audio tracks.",
@@ -197,13 +199,17 @@ class Request:
     encoding."""
     metadata: Annotated[
         Mapping[str, str] | None,
-        Option("--metadata TAG=VALUE", "A tag of the file: title=Waves. May be repeated.", is_repeated=True),
+        CommandOption(
+            "--metadata TAG=VALUE", "A tag of the file: title=Waves. May be repeated.", is_repeated=True
+        ),
     ] = None
     """the file's tags, ``{"title": "Waves", "artist": "Ada"}``. Containers keep the names that they know. MP4 and
     QuickTime keep others with ``{"movflags": "use_metadata_tags"}`` among the `options`."""
     timecode: Annotated[
         str | None,
-        Option("--timecode HH:MM:SS:FF", "The time code of the first frame; HH:MM:SS;FF for drop frame."),
+        CommandOption(
+            "--timecode HH:MM:SS:FF", "The time code of the first frame; HH:MM:SS;FF for drop frame."
+        ),
     ] = None
     """the time code of the first frame, ``"01:00:00:00"``, or ``"01:00:00;00"`` for drop frame, which needs 30000/1001
     or 60000/1001 frames per second. MP4, QuickTime, Matroska, WebM, MXF, AVI and NUT keep it, and others raise."""
@@ -211,7 +217,7 @@ class Request:
     """the start of each chapter in seconds, and its title: ``[(0.0, "Intro"), (5.0, "End")]``."""
     subtitles: Annotated[
         str | os.PathLike[str] | None,
-        Option(
+        CommandOption(
             "--subtitles FILE",
             "Add subtitles that players show on request: .srt, .vtt or .ass. For MP4, QuickTime, Matroska and WebM.",
         ),
@@ -223,7 +229,7 @@ class Request:
     `EncoderStats` twice a second, on a thread of its own, and once at the end."""
     settings: Annotated[
         EncoderSettings,
-        Option("--ffmpeg PATH", "The FFmpeg to run. The default is the one on PATH."),
+        CommandOption("--ffmpeg PATH", "The FFmpeg to run. The default is the one on PATH."),
     ] = DEFAULT_ENCODER_SETTINGS
     """advanced settings: which FFmpeg to run, its queue, priorities and timeouts."""
 

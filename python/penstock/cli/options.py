@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_type_hints
 import click
 from click.shell_completion import CompletionItem
 
-from penstock._common.command_line import Option
+from penstock._common.command_line import CommandOption
 
 #: Linux counts the length of a file and its positions in 64 bits with a sign (off_t).
 MOST_BYTES = 2**63 - 1
@@ -199,7 +199,7 @@ _PARSERS: dict[str, Callable[[Any], object]] = {
 }
 
 
-def option(one: Option, *, required: bool = False) -> Callable[[Command], Command]:
+def option(one: CommandOption, *, required: bool = False) -> Callable[[Command], Command]:
     """The option that is spelled so. If it isn't given, it's None, False or empty."""
     name, _, word = one.spelling.partition(" ")
     kind: Any = float if word == "N" else None

@@ -93,6 +93,7 @@ class Plan:
         audio: path of the audio file; None if there is no audio.
         storage: folder of the chunks: a path, or a URL for fsspec.
         ffmpeg: version of FFmpeg, which is the same on all machines.
+        lost: what the video doesn't keep of the source, in sentences.
         hash: SHA-256 of everything on which the chunks depend, in hexadecimal. It's computed.
     """
 
@@ -107,6 +108,7 @@ class Plan:
     ffmpeg: str
     labels: Labels = NO_LABELS
     color_arguments: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
     hash: str = field(default="", init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -210,7 +212,7 @@ class Plan:
             "request": replace(self.request, output=""),
             "code": self.code and self.code.digest,
         }
-        for name in ("file_options", "labels", "audio", "storage"):
+        for name in ("file_options", "labels", "audio", "storage", "lost"):
             content.pop(name, None)
         return hashlib.sha256(to_json(content).encode()).hexdigest()
 
@@ -258,6 +260,7 @@ def make_plan(
     source: Source | None,
     audio: Path | str | None,
     storage: Path | str | None,
+    lost: tuple[str, ...] = (),
 ) -> Plan:
     """Checks everything that can be checked before a frame is there."""
     frames = frames if isinstance(frames, range) else range(_count("frames", frames))
@@ -323,6 +326,7 @@ def make_plan(
         ffmpeg=version(made.program),
         labels=made.labels,
         color_arguments=_color_arguments(made),
+        lost=lost,
     )
     return Plan.from_json(planned.to_json())  # as on other machines
 

@@ -17,7 +17,7 @@ import click
 from click.core import ParameterSource
 from rich.filesize import decimal
 
-from penstock._common.command_line import Option
+from penstock._common.command_line import CommandOption
 from penstock._common.messages import show_name
 from penstock._common.progress import VideoBar
 from penstock._common.reports import DecoderStats
@@ -190,7 +190,7 @@ def is_file_name(name: str) -> bool:
     help="Number of the first image. The default is 1.",
 )
 @option(
-    Option(
+    CommandOption(
         "--option NAME=VALUE",
         "FFmpeg option for images, without its dash: q=5 (JPEG; 2 is best), compression_level=1 (PNG). May be "
         "repeated.",

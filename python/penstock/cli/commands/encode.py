@@ -15,7 +15,7 @@ from typing import Any, cast
 import click
 from rich.filesize import decimal
 
-from penstock._common.command_line import Option
+from penstock._common.command_line import CommandOption
 from penstock._common.messages import show_name
 from penstock._common.reports import EncoderStats
 from penstock._decoding.image_files import IMAGE_SUFFIXES, find_images, has_image_name, is_sequence
@@ -97,7 +97,7 @@ class _NoFrame(Exception):
 )
 @click.argument("inputs", metavar="[INPUT]...", shell_complete=file_names, nargs=-1)
 @click.argument("output", callback=as_path, shell_complete=file_names)
-@option(Option("--fps RATE", "Frames per second: 60, 23.976 or 30000/1001."))
+@option(CommandOption("--fps RATE", "Frames per second: 60, 23.976 or 30000/1001."))
 @click.option(
     "--size",
     metavar="WxH",

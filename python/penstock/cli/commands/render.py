@@ -15,7 +15,7 @@ import click
 from rich.filesize import decimal
 
 from penstock import rendering
-from penstock._common.command_line import Option
+from penstock._common.command_line import CommandOption
 from penstock._common.messages import show_name, silenced
 from penstock._encoding.request import Request
 from penstock.cli.messages import in_one_line, name_options_in_messages
@@ -231,7 +231,7 @@ def _read_plan(name: str) -> Plan:
     callback=parsed(picture_size),
     help="Width and height in pixels: 1920x1080.",
 )
-@option(Option("--fps RATE", "Frames per second: 60, 23.976 or 30000/1001."), required=True)
+@option(CommandOption("--fps RATE", "Frames per second: 60, 23.976 or 30000/1001."), required=True)
 @click.option(
     "--engine",
     type=click.Choice(get_args(EngineName)),
