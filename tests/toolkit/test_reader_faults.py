@@ -57,12 +57,6 @@ def test_numbers_out_of_range_are_refused(pair: tuple[int, int], options: dict[s
         penstock.Reader(pair[0], **options)
 
 
-def test_message_socket_is_refused() -> None:
-    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
-    with ours, theirs, pytest.raises(ValueError):
-        penstock.Reader(ours, frame_bytes=4)
-
-
 def test_reset_raises_after_the_whole_frames() -> None:
     ours, theirs = tcp_pair()
     with ours, penstock.Reader(ours, frame_bytes=10) as stream:
