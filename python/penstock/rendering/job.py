@@ -84,6 +84,7 @@ class Job:
                     number, outcome = self._running[future], _outcome(future)
                     if isinstance(outcome, Failed):
                         self._fail(number, outcome)
+                        # It is tried next: a chunk that never succeeds ends the render early.
                         missing.appendleft(number)
                     else:
                         self._take(outcome)

@@ -207,9 +207,11 @@ class Plan:
         """SHA-256 of everything on which the chunks depend."""
         content = fields_of(self) | {
             "version": VERSION,
+            # The same video under another name has the same chunks.
             "request": replace(self.request, output=""),
             "code": self.code and self.code.digest,
         }
+        # These belong to the join: whoever changes them keeps the chunks.
         for name in ("file_options", "labels", "audio", "storage"):
             content.pop(name, None)
         return hashlib.sha256(to_json(content).encode()).hexdigest()
@@ -237,6 +239,7 @@ def lengths_of(count: int, chunk_frames: int | None, workers: int) -> tuple[int,
     while left:
         length = min(limit, max(shortest, -(-left // (2 * workers))))
         if left - length < shortest:
+            # What is left would be shorter than a chunk may be.
             length = left
         lengths.append(length)
         left -= length
