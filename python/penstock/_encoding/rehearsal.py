@@ -347,6 +347,7 @@ def _verdict_at(made: EncodePlan, deadline: Deadline, *sizes: Size) -> Verdict:
             deadline.timeout or 0.0,
         ) from None
     finally:
+        # One that goes on stays, for the next call to wait for.
         if trial.done():
             _trials.pop(key, None)
     logger.info("rehearsed %s in %s: %s", made.codec, made.output.container_name, verdict)
@@ -364,6 +365,7 @@ def _try(trial: Future[Verdict], made: EncodePlan, sizes: Iterable[Size]) -> Non
             depends_on_size = any(one.kind not in _OF_ANY_SIZE for one in verdict.differences)
             if verdict.failure is None and not depends_on_size:
                 break
+    # Whoever waits for the trial gets it.
     except BaseException as error:
         trial.set_exception(error)
     else:
