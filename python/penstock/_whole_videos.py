@@ -129,7 +129,7 @@ def _collected(decoder: Decoder, every: int, available: int | None) -> npt.NDArr
         if taken > len(frames):
             _resize(frames, min(most, int(taken * _GROWTH)))
         frames[taken - 1] = frame
-    # What the last growth took too much.
+    # Gives back what the last growth took too much.
     _resize(frames, taken)
     return frames
 

@@ -133,13 +133,11 @@ async def _ends_or_moves(writer: Writer, ticket: Ticket, stall_timeout: float | 
 
 
 async def leave_reader(reader: Reader, _raised: Raised) -> None:
-    """``Reader.__aexit__``."""
     # The worker can be in a disk read, which nothing interrupts.
     await asyncio.to_thread(reader.close)
 
 
 async def leave_tee(tee: Tee, raised: Raised) -> None:
-    """``Tee.__aexit__``."""
     if raised[1] is None:
         (await tee).check()
     else:

@@ -134,7 +134,6 @@ class EncodeSession(Session):
 
     @property
     def submitted(self) -> int:
-        """Frames that were accepted."""
         return self.feed.submitted
 
     def check_open(self) -> None:

@@ -405,7 +405,6 @@ def _color_arguments(made: EncodePlan) -> tuple[str, ...]:
 
 
 def chunk_of_number(plan: Plan, number: int) -> RenderChunk:
-    """The chunk of that number."""
     if not 0 <= number < len(plan.lengths):
         has = plural(len(plan.lengths), "chunk")
         raise ValueError(f"chunk number {number} is out of range: the plan has {has}, numbered from 0")
