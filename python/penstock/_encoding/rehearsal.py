@@ -306,6 +306,7 @@ def _with_ffv1(made: EncodePlan, size: Size) -> EncodePlan | None:
     return plan(replace(made.request, codec="ffv1"), size, made.beside) if is_free else None
 
 
+# Each is tried on the plan that those before it have mended.
 _REMEDIES = (
     _Remedy("samples", _with_ffv1),
     _Remedy("sound", _with_encoded_sound),

@@ -27,6 +27,7 @@ from penstock.rendering.planning import Plan, RenderChunk, chunk_of_number, defa
 from penstock.rendering.reports import ChunkReport
 from penstock.rendering.storage import Storage, storage_of
 
+# A line of a traceback that is not in here is the user's.
 _OURS = str(Path(__file__).parents[1])
 # All chunks are this much later than they are in the video, so that no decoding time is below 0, where the muxer would
 # move all times.
