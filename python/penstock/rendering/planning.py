@@ -209,9 +209,11 @@ class Plan:
         """SHA-256 of everything on which the chunks depend."""
         content = fields_of(self) | {
             "version": VERSION,
+            # The same video under another name has the same chunks.
             "request": replace(self.request, output=""),
             "code": self.code and self.code.digest,
         }
+        # These belong to the join: whoever changes them keeps the chunks.
         for name in ("file_options", "labels", "audio", "storage", "lost"):
             content.pop(name, None)
         return hashlib.sha256(to_json(content).encode()).hexdigest()
@@ -239,6 +241,7 @@ def lengths_of(count: int, chunk_frames: int | None, workers: int) -> tuple[int,
     while left:
         length = min(limit, max(shortest, -(-left // (2 * workers))))
         if left - length < shortest:
+            # What is left would be shorter than a chunk may be.
             length = left
         lengths.append(length)
         left -= length
@@ -406,7 +409,6 @@ def _color_arguments(made: EncodePlan) -> tuple[str, ...]:
 
 
 def chunk_of_number(plan: Plan, number: int) -> RenderChunk:
-    """The chunk of that number."""
     if not 0 <= number < len(plan.lengths):
         has = plural(len(plan.lengths), "chunk")
         raise ValueError(f"chunk number {number} is out of range: the plan has {has}, numbered from 0")
