@@ -27,6 +27,23 @@ class Codec:
         adds_noise: the decoder adds noise. With its option ``cons_noisegen``, that depends on the packet alone, and not
             on those before.
         alpha_decoder: FFmpeg's decoder that reads alpha stored beside the frames, which its native one ignores.
+        alone_profile: in this profile, the samples of a packet depend on the one before it, and on no other. AAC has
+            neither prediction nor SBR then.
+        may_cut_fields: libav doesn't mark a picture whose second field was cut off.
+        is_animated: libav can't read pictures of it that move.
+
+        is_raw: samples as they are, in any pixel format, and without a header.
+        aliases: what else it is called.
+        software: the encoders to take for it, the first one that FFmpeg has. FFmpeg itself prefers libaom-av1, which is
+            many times slower by its defaults.
+        is_jpeg: it has no color tags, and is BT.601 of the full range (JFIF 1.02).
+        has_color_tags: it has color tags, or the container does. WebP has none, and libav reads none that is animated,
+            so that no rehearsal finds out.
+        full_chroma_profiles: values of FFmpeg's option ``profile`` for 4:4:4; empty if they say nothing of chroma.
+        chunks_in: the container of a video's chunks, by FFmpeg's name.
+        is_chunked: one of the containers into which chunks are joined can have its fragments.
+        played_formats: the pixel formats that current browsers play (developer.mozilla.org: "Media container
+            formats").
     """
 
     has_frame_in_each: bool = False
@@ -38,25 +55,71 @@ class Codec:
     is_soon_right: bool = False
     adds_noise: bool = False
     alpha_decoder: str | None = None
+    alone_profile: str | None = None
+    may_cut_fields: bool = False
+    is_animated: bool = False
+
+    is_raw: bool = False
+    aliases: tuple[str, ...] = ()
+    software: tuple[str, ...] = ()
+    is_jpeg: bool = False
+    has_color_tags: bool = True
+    full_chroma_profiles: tuple[str, ...] = ()
+    chunks_in: str = "mov"
+    is_chunked: bool = True
+    played_formats: tuple[str, ...] = ()
 
 
 _OTHER = Codec()
+_WITH_10_BITS = ("yuv420p", "yuv420p10le")
 _CODECS = {
-    "h264": Codec(has_frame_in_each=True, marks_damage=True),
-    **dict.fromkeys(("mpeg1video", "mpeg2video"), Codec(has_frame_in_each=True, marks_damage=True)),
-    **dict.fromkeys(("hevc", "av1"), Codec(has_frame_in_each=True)),
-    "vp8": Codec(alpha_decoder="libvpx"),
-    "vp9": Codec(has_frame_in_each=True, alpha_decoder="libvpx-vp9"),
+    "h264": Codec(
+        has_frame_in_each=True,
+        marks_damage=True,
+        aliases=("avc", "avc1", "h.264", "x264"),
+        software=("libx264",),
+        played_formats=("yuv420p", "yuvj420p"),
+    ),
+    "hevc": Codec(
+        has_frame_in_each=True, aliases=("h.265", "h265", "hev1", "hvc1", "x265"), software=("libx265",)
+    ),
+    "av1": Codec(
+        has_frame_in_each=True,
+        aliases=("av01",),
+        software=("libsvtav1", "libaom-av1"),
+        chunks_in="mp4",
+        played_formats=_WITH_10_BITS,
+    ),
+    "vp8": Codec(alpha_decoder="libvpx", aliases=("vp08",), is_chunked=False, played_formats=("yuv420p",)),
+    "vp9": Codec(
+        has_frame_in_each=True,
+        alpha_decoder="libvpx-vp9",
+        aliases=("vp09",),
+        chunks_in="mp4",
+        played_formats=_WITH_10_BITS,
+    ),
+    "mpeg1video": Codec(has_frame_in_each=True, marks_damage=True),
+    "mpeg2video": Codec(has_frame_in_each=True, marks_damage=True, may_cut_fields=True),
+    "mpeg4": Codec(marks_damage=True, aliases=("mp4v",)),
     **dict.fromkeys(("ffv1", "cfhd"), Codec(has_frame_in_each=True, has_no_fields=True)),
     "png": Codec(has_frame_in_each=True, has_no_fields=True, has_own_palettes=True),
     **dict.fromkeys(("gif", "wmv1"), Codec(has_no_fields=True)),
     "wmv2": Codec(has_no_fields=True, marks_damage=True),
-    **dict.fromkeys(("mpeg4", "h263", "flv1", "msmpeg4v3", "rv20"), Codec(marks_damage=True)),
+    **dict.fromkeys(("h263", "flv1", "msmpeg4v3", "rv20"), Codec(marks_damage=True)),
+    **dict.fromkeys(("mjpeg", "ljpeg"), Codec(is_jpeg=True)),
+    "prores": Codec(full_chroma_profiles=("4444", "4444xq", "4", "5")),
+    "rawvideo": Codec(is_raw=True),
+    "webp": Codec(is_animated=True, has_color_tags=False),
     "tiff": Codec(is_lenient=True),
     **dict.fromkeys(("dirac", "smc"), Codec(may_seek=False)),
-    **dict.fromkeys(("aac", "mp2", "mp3", "vorbis"), Codec(is_soon_right=True)),
+    "aac": Codec(is_soon_right=True, alone_profile="LC"),
+    **dict.fromkeys(("mp2", "mp3", "vorbis"), Codec(is_soon_right=True)),
     **dict.fromkeys(("ac3", "eac3"), Codec(is_soon_right=True, adds_noise=True)),
 }
+#: FFmpeg's names, by others.
+ALIASES = {alias: name for name, one in _CODECS.items() for alias in one.aliases}
+#: The encoders of software to take for a codec, for codecs for which hardware is tried, too.
+SOFTWARE = {name: one.software for name, one in _CODECS.items() if one.software}
 
 
 def known(name: str) -> Codec:
