@@ -329,7 +329,7 @@ def _lost_streams(media: MediaInfo, video: VideoInfo) -> Iterable[str]:
     if lost:
         yield f"video tracks ({lost} of {lost + 1})"
     for kind in dict.fromkeys(media.undecodable):
-        yield f"{kind} stream that Penstock can't decode"
+        yield kind if kind == "attachment" else f"{kind} stream that Penstock can't decode"
 
 
 def _lost_sounds(
