@@ -133,8 +133,8 @@ class Judge:
         has_parts = any(name.partition(":")[0] == "cr_threshold" for name in plan.options)
         pixel_format = plan.output_pixel_format
         return (
-            plan.output.facts.may_blend
-            and encoders.known(plan.codec).blends
+            encoders.known(plan.codec).blends
+            and not plan.output.are_images
             and self._feed.submitted > 1
             and not has_parts
             and (pixel_format is None or has_alpha(pixel_format))

@@ -86,7 +86,7 @@ def arguments_like_picture(
         has_light = display is not None or video.content_light is not None
         is_whole = display is None or display.is_complete
         keeps_light = has_light and is_yuv and is_whole and holds_hdr_metadata(_program(given), codec)
-        takes_full = encoder.is_playable and encoder.has_full_range
+        takes_full = encoder.is_playable and encoder.has_range
         has_full = is_full(video, frames) and (is_given or takes_full)
         colors = Colors(
             matrix=cast("Any", tag if samples is None else samples.matrix),

@@ -19,7 +19,6 @@ from penstock._formats.pixel_formats import (
     PixelFormat,
     has_palette,
     is_gray,
-    is_of_sensor,
     is_rgb,
     pixel_format_of,
     with_unused_alpha,
@@ -178,7 +177,7 @@ def _may_be_refused(codec: str, one: PixelFormat) -> bool:
     """Whether FFmpeg may list the format, but call it experimental or find that its library lacks it."""
     known = encoders.known(codec)
     is_experimental = known.most_depth is not None and (
-        one.depth > known.most_depth or is_of_sensor(one.name)
+        one.depth > known.most_depth or one.name.startswith("bayer")
     )
     has_sure_alpha = known.alpha_formats is None or one.name in known.alpha_formats
     return is_experimental or (one.has_alpha and not has_sure_alpha)

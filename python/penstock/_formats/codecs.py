@@ -7,66 +7,51 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """What is known of a codec.
+    """What is known of a codec."""
 
-    Attributes:
-        has_frame_in_each: each packet holds one frame that is shown, or one of its two fields. libav tells that of
-            codecs whose frames need no others. A packet of any other codec may hold none, such as VP8's alternative
-            reference frames.
-        has_no_fields: each packet holds no field, although some containers mark all packets as keyframes.
-        marks_damage: a decoder with one thread marks each frame of which it conceals a part. Others don't mark all of
-            them: libav is asked to stop at an error there (``err_detect=explode``). For these codecs, it would also
-            find errors in whole files: in H.264 that begins inside a group, and in fields of MPEG-2. Measured: 60
-            mutations of a file for each codec. Of those that ``explode`` shows, none is unmarked here, but 10 are of
-            H.265, and 30 of Motion JPEG.
-        is_lenient: to libav's decoder, a tag that it does not know would be damage, and most files have one.
-        may_seek: a decoder that begins with a keyframe behind the first one makes the same pictures.
-        has_own_palettes: each picture has its palette. QuickTime and AVI tell one only once.
-        is_soon_right: a decoder that begins anywhere in this lossy codec gives the right samples within half a second:
-            of MP3 at a low bit rate in 0.3 s, of others in two packets. Opus needs up to one.
-        adds_noise: the decoder adds noise. With its option ``cons_noisegen``, that depends on the packet alone, and not
-            on those before.
-        alpha_decoder: FFmpeg's decoder that reads alpha stored beside the frames, which its native one ignores.
-        alone_profile: in this profile, the samples of a packet depend on the one before it, and on no other. AAC has
-            neither prediction nor SBR then.
-        may_cut_fields: libav doesn't mark a picture whose second field was cut off.
-        is_animated: libav can't read pictures of it that move.
-
-        is_raw: samples as they are, in any pixel format, and without a header.
-        aliases: what else it is called.
-        software: the encoders to take for it, the first one that FFmpeg has. FFmpeg itself prefers libaom-av1, which is
-            many times slower by its defaults.
-        is_jpeg: it has no color tags, and is BT.601 of the full range (JFIF 1.02).
-        has_color_tags: it has color tags, or the container does. WebP has none, and libav reads none that is animated,
-            so that no rehearsal finds out.
-        full_chroma_profiles: values of FFmpeg's option ``profile`` for 4:4:4; empty if they say nothing of chroma.
-        chunks_in: the container of a video's chunks, by FFmpeg's name.
-        is_chunked: one of the containers into which chunks are joined can have its fragments.
-        played_formats: the pixel formats that current browsers play (developer.mozilla.org: "Media container
-            formats").
-    """
-
+    # Each packet holds one frame that is shown, or one of its two fields. libav tells that of codecs whose frames
+    # need no others. A packet of any other codec may hold none, such as VP8's alternative reference frames.
     has_frame_in_each: bool = False
+    # Each packet holds no field, although some containers mark all packets as keyframes.
     has_no_fields: bool = False
+    # A decoder with one thread marks each frame of which it conceals a part. Others don't mark all of them: libav is
+    # asked to stop at an error there (``err_detect=explode``). For these codecs, it would also find errors in whole
+    # files: in H.264 that begins inside a group, and in fields of MPEG-2. Measured: 60 mutations of a file for each
+    # codec. Of those that ``explode`` shows, none is unmarked here, but 10 are of H.265, and 30 of Motion JPEG.
     marks_damage: bool = False
+    # To libav's decoder, a tag that it does not know would be damage, and most files have one.
     is_lenient: bool = False
+    # A decoder that begins with a keyframe behind the first one makes the same pictures.
     may_seek: bool = True
-    has_own_palettes: bool = False
+    has_own_palettes: bool = False  # Each picture has its palette. QuickTime and AVI tell one only once.
+    # A decoder that begins anywhere in this lossy codec gives the right samples within half a second: of MP3 at a low
+    # bit rate in 0.3 s, of others in two packets. Opus needs up to one.
     is_soon_right: bool = False
+    # The decoder adds noise. With its option ``cons_noisegen``, that depends on the packet alone, and not on those
+    # before.
     adds_noise: bool = False
+    # FFmpeg's decoder that reads alpha stored beside the frames, which its native one ignores.
     alpha_decoder: str | None = None
+    # In this profile, the samples of a packet depend on the one before it, and on no other. AAC has neither
+    # prediction nor SBR then.
     alone_profile: str | None = None
-    may_cut_fields: bool = False
-    is_animated: bool = False
+    may_cut_fields: bool = False  # libav doesn't mark a picture whose second field was cut off.
+    is_animated: bool = False  # libav can't read pictures of it that move.
 
-    is_raw: bool = False
-    aliases: tuple[str, ...] = ()
+    is_raw: bool = False  # Samples as they are, in any pixel format, and without a header.
+    aliases: tuple[str, ...] = ()  # What else it is called.
+    # The encoders to take for it, the first one that FFmpeg has. FFmpeg itself prefers libaom-av1, which is many
+    # times slower by its defaults.
     software: tuple[str, ...] = ()
-    is_jpeg: bool = False
+    is_jpeg: bool = False  # It has no color tags, and is BT.601 of the full range (JFIF 1.02).
+    # It has color tags, or the container does. WebP has none, and libav reads none that is animated, so that no
+    # rehearsal finds out.
     has_color_tags: bool = True
+    # Values of FFmpeg's option ``profile`` for 4:4:4; empty if they say nothing of chroma.
     full_chroma_profiles: tuple[str, ...] = ()
-    chunks_in: str = "mov"
-    is_chunked: bool = True
+    chunks_in: str = "mov"  # The container of a video's chunks, by FFmpeg's name.
+    is_chunked: bool = True  # One of the containers into which chunks are joined can have its fragments.
+    # The pixel formats that current browsers play (developer.mozilla.org: "Media container formats").
     played_formats: tuple[str, ...] = ()
 
 

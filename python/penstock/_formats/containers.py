@@ -10,156 +10,102 @@ from typing import Any, NamedTuple
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """What is known of a container.
+    """What is known of a container."""
 
-    Attributes:
-        has_index: FFmpeg finds a keyframe before a place by an index.
-        may_seek: FFmpeg can seek. Without an index, it guesses positions, and may begin too late.
-        seeks_by_byte: its demuxer usually seeks past a target that is a time.
-        keeps_times: it holds times as they were written.
-        may_lack_times: packets may have no times, and those that libav makes are right.
-        tells_length: its header says how long the video is. FFmpeg measures others (MPEG-TS, Y4M), or guesses from the
-            bit rate; neither shows a cut. The header of AVI is often wrong.
-        guesses_length: libav guesses how long the video is.
-        counts_frames: its header counts frames, and empty chunks among them, which only prolong the frame before.
-        tells_sound: its header says how long the sound is, and FFmpeg does not notice each cut.
-        guesses_sound: a file may lack that header, and libav then guesses the length from the bit rate.
-        counts_samples: it does so by the number of samples.
-        times_sound: it holds times of the sound. libav counts packets or bytes of AVI, wrongly for some codecs.
-        may_lack_length: a writer that couldn't go back has left a length of 0 or of all ones in the header.
-        drops_damage: libav leaves out what is damaged, and the times of what follows show it.
-        may_be_chained: a file may be several ones, of which the later ones begin at 0 again.
-        counts_from_file: FFmpeg 5.1 counts times from the file's beginning, also if the sound begins later.
-        has_boxes: it is made of boxes, whose header lists all packets and edits (ISO/IEC 14496-12).
-        has_elements: it is made of elements with their lengths (EBML, RFC 8794).
-        has_pages: it is made of pages with checksums, of which the last one is marked (RFC 3533).
-        leads_elsewhere: FFmpeg's demuxer opens other files that the file names, or runs it as a script.
-        is_text: a file of subtitles alone, which FFmpeg takes as UTF-8, or as UTF-16 with a mark.
-        reading: FFmpeg's arguments to read it well.
-        has_patterns: FFmpeg takes the name of a file for a pattern by default.
-
-        endings: those of its files' names, if it is one of the usual containers.
-        video: the codec that FFmpeg gives it, if it is one of the usual ones; None if it has no video, or any.
-        audio: the same for sound.
-        are_images: FFmpeg writes each picture to a file of its own.
-        protocols: those of streams that have this container. FFmpeg guesses one from a file's ending, which a stream
-            lacks.
-        completes_header: FFmpeg completes the header at the end, which it cannot do in a pipe: programs then cannot
-            read the result, or read a wrong length from it.
-        needs_seeking: FFmpeg cannot write it to a pipe.
-        segment_endings: FFmpeg writes a playlist beside files with these endings.
-        is_list: an output is a list of outputs, which may differ in what they take.
-        may_blend: FFmpeg may mark the frames for blending, although each is a whole picture.
-        is_read: libav reads it, and more than one picture of it.
-        encoder: FFmpeg's encoder of video, if it holds sound, too. Every player knows the video of libx264.
-        audio_encoder: FFmpeg's encoder of audio, where its own default is one that fewer players take.
-        subtitle_encoder: FFmpeg's encoder of subtitles; None if it can't hold any.
-        listed: the encoders of video whose result is known to be right in it: the tests prove it with each FFmpeg.
-        listed_audio: the same for codecs of audio.
-        holds_times: it is known to hold the time of each frame.
-        holds_length: it says how long the last of its timed frames is shown, by the duration of its packet.
-        unit_s: the unit of its times in seconds, if that isn't the finest one that FFmpeg has.
-        least_step_s: two frames must differ in their times by this, in seconds, where that isn't `unit_s`.
-        longest_step_s: the longest time from a frame to the next that it holds, in seconds; None for any.
-        most_fps: the most frames per second; None for any.
-        slow_fps: viewers slow down videos of more frames per second; None if they don't.
-        holds_priming: it holds times below 0, those of the priming samples of a sound. Others move the picture by them.
-        plays_pcm: players take PCM in it.
-        times_pcm: it holds times of PCM. Others count the samples, and hold no pauses.
-        is_joined: chunks of a video can be joined in it. Other containers begin at another time than 0 (MPEG-TS), have
-            no colors (AVI), or are no single file (HLS).
-        played_endings: current browsers play files with these endings (developer.mozilla.org: "Media container
-            formats").
-    """
-
-    has_index: bool = False
-    may_seek: bool = False
-    seeks_by_byte: bool = False
-    keeps_times: bool = False
-    may_lack_times: bool = False
+    has_index: bool = False  # FFmpeg finds a keyframe before a place by an index.
+    may_seek: bool = False  # FFmpeg can seek. Without an index, it guesses positions, and may begin too late.
+    seeks_by_byte: bool = False  # Its demuxer usually seeks past a target that is a time.
+    keeps_times: bool = False  # It holds times as they were written.
+    may_lack_times: bool = False  # Packets may have no times, and those that libav makes are right.
+    # Its header says how long the video is. FFmpeg measures others (MPEG-TS, Y4M), or guesses from the bit rate;
+    # neither shows a cut. The header of AVI is often wrong.
     tells_length: bool = False
-    guesses_length: bool = False
+    guesses_length: bool = False  # libav guesses how long the video is.
+    # Its header counts frames, and empty chunks among them, which only prolong the frame before.
     counts_frames: bool = False
-    tells_sound: bool = False
+    tells_sound: bool = False  # Its header says how long the sound is, and FFmpeg does not notice each cut.
+    # A file may lack that header, and libav then guesses the length from the bit rate.
     guesses_sound: bool = False
-    counts_samples: bool = False
+    counts_samples: bool = False  # It does so by the number of samples.
+    # It holds times of the sound. libav counts packets or bytes of AVI, wrongly for some codecs.
     times_sound: bool = True
+    # A writer that couldn't go back has left a length of 0 or of all ones in the header.
     may_lack_length: bool = False
-    drops_damage: bool = False
-    may_be_chained: bool = False
+    drops_damage: bool = False  # libav leaves out what is damaged, and the times of what follows show it.
+    may_be_chained: bool = False  # A file may be several ones, of which the later ones begin at 0 again.
+    # FFmpeg 5.1 counts times from the file's beginning, also if the sound begins later.
     counts_from_file: bool = False
+    # It is made of boxes, whose header lists all packets and edits (ISO/IEC 14496-12).
     has_boxes: bool = False
-    has_elements: bool = False
-    has_pages: bool = False
+    has_elements: bool = False  # It is made of elements with their lengths (EBML, RFC 8794).
+    has_pages: bool = False  # It is made of pages with checksums, of which the last one is marked (RFC 3533).
+    # FFmpeg's demuxer opens other files that the file names, or runs it as a script.
     leads_elsewhere: bool = False
-    is_text: bool = False
-    reading: tuple[str, ...] = ()
-    has_patterns: bool = False
+    is_text: bool = False  # A file of subtitles alone, which FFmpeg takes as UTF-8, or as UTF-16 with a mark.
+    reading: tuple[str, ...] = ()  # FFmpeg's arguments to read it well.
+    has_patterns: bool = False  # FFmpeg takes the name of a file for a pattern by default.
 
-    endings: tuple[str, ...] = ()
+    endings: tuple[str, ...] = ()  # Those of its files' names, if it is one of the usual containers.
+    # The codec that FFmpeg gives it, if it is one of the usual ones; None if it has no video, or any.
     video: str | None = None
-    audio: str | None = None
-    are_images: bool = False
+    audio: str | None = None  # The same for sound.
+    are_images: bool = False  # FFmpeg writes each picture to a file of its own.
+    # Those of streams that have this container. FFmpeg guesses one from a file's ending, which a stream lacks.
     protocols: tuple[str, ...] = ()
+    # FFmpeg completes the header at the end, which it cannot do in a pipe: programs then cannot read the result, or
+    # read a wrong length from it.
     completes_header: bool = False
-    needs_seeking: bool = False
-    segment_endings: tuple[str, ...] = ()
-    is_list: bool = False
-    may_blend: bool = False
-    is_read: bool = True
+    needs_seeking: bool = False  # FFmpeg cannot write it to a pipe.
+    segment_endings: tuple[str, ...] = ()  # FFmpeg writes a playlist beside files with these endings.
+    is_list: bool = False  # An output is a list of outputs, which may differ in what they take.
+    is_read: bool = True  # libav reads it, and more than one picture of it.
+    # FFmpeg's encoder of video, if it holds sound, too. Every player knows the video of libx264.
     encoder: str = "libx264"
+    # FFmpeg's encoder of audio, where its own default is one that fewer players take.
     audio_encoder: str | None = None
-    subtitle_encoder: str | None = None
+    subtitle_encoder: str | None = None  # FFmpeg's encoder of subtitles; None if it can't hold any.
+    # The encoders of video whose result is known to be right in it: the tests prove it with each FFmpeg.
     listed: tuple[str, ...] = ()
-    listed_audio: tuple[str, ...] = ()
-    holds_times: bool = False
+    listed_audio: tuple[str, ...] = ()  # The same for codecs of audio.
+    holds_times: bool = False  # It is known to hold the time of each frame.
+    # It says how long the last of its timed frames is shown, by the duration of its packet.
     holds_length: bool = False
+    # The unit of its times in seconds, if that isn't the finest one that FFmpeg has.
     unit_s: Fraction | None = None
+    # Two frames must differ in their times by this, in seconds, where that isn't `unit_s`.
     least_step_s: Fraction | None = None
+    # The longest time from a frame to the next that it holds, in seconds; None for any.
     longest_step_s: Fraction | None = None
-    most_fps: int | None = None
-    slow_fps: int | None = None
+    most_fps: int | None = None  # The most frames per second; None for any.
+    slow_fps: int | None = None  # Viewers slow down videos of more frames per second; None if they don't.
+    # It holds times below 0, those of the priming samples of a sound. Others move the picture by them.
     holds_priming: bool = True
-    plays_pcm: bool = True
-    times_pcm: bool = True
-    is_joined: bool = False
+    plays_pcm: bool = True  # Players take PCM in it.
+    times_pcm: bool = True  # It holds times of PCM. Others count the samples, and hold no pauses.
+    # Current browsers play files with these endings (developer.mozilla.org: "Media container formats").
     played_endings: tuple[str, ...] = ()
 
 
+_EXACT = Container(
+    has_index=True, may_seek=True, keeps_times=True, tells_length=True, holds_times=True, holds_length=True
+)
 # MP4 and QuickTime. Their unit of times is that of MPEG-2 systems, in which all common frame rates are exact. In units
 # of 1 µs, FFmpeg loses frames after a pause of 5 minutes, and a pause of 36 minutes breaks the file. The files have 31
 # bits for the time from a frame to the next, but FFmpeg 5.1 refuses more than 28 bits between the decoding of a frame
 # and its display (mov_read_ctts in libavformat/mov.c).
-_QUICKTIME = Container(
-    has_index=True,
-    may_seek=True,
-    keeps_times=True,
-    tells_length=True,
+_QUICKTIME = replace(
+    _EXACT,
     has_boxes=True,
     # In a file that was cut off, the last packet is discarded. Otherwise an FFmpeg that stops at errors stops there,
     # before its decoder has output the frames that it holds back. In other containers, packets in the middle may be
     # marked as corrupt, too. Discarding those would hide that frames are missing.
     reading=("-fflags", "+discardcorrupt"),
     subtitle_encoder="mov_text",
-    holds_times=True,
-    holds_length=True,
     unit_s=Fraction(1, 90_000),
     longest_step_s=Fraction((2**28 - 1) // 90_000),
-    is_joined=True,
 )
 # Matroska and WebM, whose unit of times is 1 ms.
-_MATROSKA = Container(
-    has_index=True,
-    may_seek=True,
-    keeps_times=True,
-    tells_length=True,
-    has_elements=True,
-    holds_times=True,
-    holds_length=True,
-    most_fps=1000,
-    holds_priming=False,
-    is_joined=True,
-)
+_MATROSKA = replace(_EXACT, has_elements=True, most_fps=1000, holds_priming=False)
 _COMMON = ("libx264", "libx265", "libsvtav1", "libaom-av1")
 _AAC, _SOUND = Container(audio_encoder="aac"), Container(tells_sound=True)
 _OTHER = Container()
@@ -268,7 +214,7 @@ _CONTAINERS = {
     "webm_dash_manifest": Container(leads_elsewhere=True),
     "apng": Container(needs_seeking=True),
     "avif": Container(needs_seeking=True, is_read=False),
-    "webp": Container(needs_seeking=True, may_blend=True, is_read=False),
+    "webp": Container(needs_seeking=True, is_read=False),
     **dict.fromkeys(("data", "image2pipe", "null"), Container(is_read=False)),
 }
 #: Names of demuxers for files that lead to other files, or that are scripts.

@@ -24,67 +24,46 @@ class HdrParameters(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoder:
-    """What is known of an encoder.
+    """What is known of an encoder."""
 
-    Attributes:
-        codec: FFmpeg's name of what it makes.
-        is_common: most builds have it. It is not looked up before FFmpeg starts, because that delays the first frame:
-            an FFmpeg without it fails, and `penstock._encoding.advice` names what it has.
-        is_audio: it encodes audio.
-        is_playable: lossy, and it has yuv420p, which every player shows.
-        has_crf: it has this option, for which the `Encoder` has an argument, and which is then not looked up.
-        has_preset: the same.
-        levels: its options for the qualities "draft", "good" and "master". The SSIM of luma in dB, as a mean over
-            rendered motion and a noisy camera at 640×360, is within 1.5 dB of libx264's, with the presets that encoders
-            have by default. Text on a screen looks at least as good as with libx264, but for mjpeg and mpeg4.
-        lossless: its options for the quality "lossless"; None if that isn't known.
-        default: replaces FFmpeg's default, an option for quality.
-        image_default: the same for images.
-        rgb_encoder: the encoder of the same codec that takes RGB.
-        parameters: FFmpeg's options that hold parameters of its own. The last one counts.
-        hdr: how it takes HDR metadata.
-        pool: the option and the parameter for its number of threads. It starts one for each CPU, whatever ``-threads``
-            says.
-        reorders: before a frame that comes late, its decoding times would run into those of the frames before.
-        most_depth: FFmpeg calls formats with more bits a sample experimental, and those of bare sensors.
-        alpha_formats: those of its formats with alpha that its library has for certain; None if all.
-        alpha_options: FFmpeg's options without which it refuses alpha.
-        drops_alpha: it ignores the alpha of its RGBA formats, unless the option ``format`` has one of `alpha_values`.
-        alpha_values: see `drops_alpha`.
-        has_palettes: each frame has a palette of its own. QuickTime and APNG have one for the whole video.
-        palette: the pixel format that it gets, whatever that of the frames: it has 256 colors.
-        multiplies_alpha: it multiplies colors by their alpha, unless they say that they are.
-        has_full_range: players show its video of the full range.
-        has_range: the file says whether the range is full.
-        blends: it marks frames for blending where a container has that, although each is a whole picture.
-    """
-
-    codec: str
+    codec: str  # FFmpeg's name of what it makes.
+    # Most builds have it. It is not looked up before FFmpeg starts, because that delays the first frame: an FFmpeg
+    # without it fails, and `penstock._encoding.advice` names what it has.
     is_common: bool = False
-    is_audio: bool = False
-    is_playable: bool = False
+    is_audio: bool = False  # It encodes audio.
+    is_playable: bool = False  # Lossy, and it has yuv420p, which every player shows.
+    # It has this option, for which the `Encoder` has an argument, and which is then not looked up.
     has_crf: bool = False
-    has_preset: bool = False
+    has_preset: bool = False  # The same.
+    # Its options for the qualities "draft", "good" and "master". The SSIM of luma in dB, as a mean over rendered
+    # motion and a noisy camera at 640×360, is within 1.5 dB of libx264's, with the presets that encoders have by
+    # default. Text on a screen looks at least as good as with libx264, but for mjpeg and mpeg4.
     levels: tuple[Options, Options, Options] | None = None
-    lossless: Options | None = None
-    default: Options = field(default_factory=dict)
-    image_default: Options = field(default_factory=dict)
-    rgb_encoder: str | None = None
-    parameters: tuple[str, ...] = ()
-    hdr: HdrParameters | None = None
+    lossless: Options | None = None  # Its options for the quality "lossless"; None if that isn't known.
+    default: Options = field(default_factory=dict)  # Replaces FFmpeg's default, an option for quality.
+    image_default: Options = field(default_factory=dict)  # The same for images.
+    rgb_encoder: str | None = None  # The encoder of the same codec that takes RGB.
+    parameters: tuple[str, ...] = ()  # FFmpeg's options that hold parameters of its own. The last one counts.
+    hdr: HdrParameters | None = None  # How it takes HDR metadata.
+    # The option and the parameter for its number of threads. It starts one for each CPU, whatever ``-threads`` says.
     pool: tuple[str, str] | None = None
+    # Before a frame that comes late, its decoding times would run into those of the frames before.
     reorders: bool = False
+    # FFmpeg calls formats with more bits a sample experimental, and those of bare sensors.
     most_depth: int | None = None
+    # Those of its formats with alpha that its library has for certain; None if all.
     alpha_formats: tuple[str, ...] | None = None
-    alpha_options: Options = field(default_factory=dict)
+    alpha_options: Options = field(default_factory=dict)  # FFmpeg's options without which it refuses alpha.
+    # It ignores the alpha of its RGBA formats, unless the option ``format`` has one of `alpha_values`.
     drops_alpha: bool = False
-    alpha_values: tuple[str, ...] = ()
+    alpha_values: tuple[str, ...] = ()  # See `drops_alpha`.
+    # Each frame has a palette of its own. QuickTime and APNG have one for the whole video.
     has_palettes: bool = False
+    # The pixel format that it gets, whatever that of the frames: it has 256 colors.
     palette: str | None = None
-    multiplies_alpha: bool = False
-    has_full_range: bool = True
-    has_range: bool = True
-    blends: bool = False
+    multiplies_alpha: bool = False  # It multiplies colors by their alpha, unless they say that they are.
+    has_range: bool = True  # The file says whether the range is full.
+    blends: bool = False  # FFmpeg marks its frames for blending, although each is a whole picture.
 
 
 class _Maker(NamedTuple):
@@ -157,7 +136,7 @@ _ENCODERS = {
         is_playable=True,
         levels=({"q:v": 6}, {"q:v": 3}, {"q:v": 1, "qmin": 1}),
     ),
-    "mpeg2video": Encoder(codec="mpeg2video", is_common=True, is_playable=True, has_full_range=False),
+    "mpeg2video": Encoder(codec="mpeg2video", is_common=True, is_playable=True, has_range=False),
     "mjpeg": Encoder(
         codec="mjpeg",
         is_common=True,

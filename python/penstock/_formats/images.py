@@ -8,21 +8,17 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """What is known of image files with an ending.
+    """What is known of image files with an ending."""
 
-    Attributes:
-        is_read: a sequence of images may have them. DPX is left out: its samples may be logarithms of light, which
-            nothing here undoes.
-        encoder: FFmpeg's encoder, if it isn't called like the ending.
-        loop: FFmpeg's option and its value that show a picture that moves again and again, as GIF is by default.
-        numbered: the container of such files with a number in their name, where the ending alone means another one.
-        media_type: what browsers show (developer.mozilla.org: "Image file type and format guide").
-    """
-
+    # A sequence of images may have them. DPX is left out: its samples may be logarithms of light, which nothing here
+    # undoes.
     is_read: bool = True
-    encoder: str | None = None
+    encoder: str | None = None  # FFmpeg's encoder, if it isn't called like the ending.
+    # FFmpeg's option and its value that show a picture that moves again and again, as GIF is by default.
     loop: tuple[str, Any] | None = None
+    # The container of such files with a number in their name, where the ending alone means another one.
     numbered: str | None = None
+    # What browsers show (developer.mozilla.org: "Image file type and format guide").
     media_type: str | None = None
 
 

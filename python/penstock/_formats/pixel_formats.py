@@ -160,11 +160,6 @@ def has_v_first(pixel_format: str) -> bool:
     return pixel_format in ("nv21", "nv42")
 
 
-def is_of_sensor(pixel_format: str) -> bool:
-    """Whether each sample is of one color, as in a camera."""
-    return pixel_format.startswith("bayer")
-
-
 def as_jpeg(pixel_format: str) -> str:
     """The name of `pixel_format` for encoders of JPEG, which call yuv420p ``yuvj420p``."""
     is_yuv = pixel_format in ("yuv420p", "yuv422p", "yuv444p")

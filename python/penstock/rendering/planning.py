@@ -352,7 +352,8 @@ def _request(output: Path, fps: float | Fraction | None, given: Mapping[str, Any
 def _joined_container(output: Path, options: Mapping[str, object]) -> str:
     """The container into which chunks are joined. Checks that chunks which are encoded so can be joined."""
     container = options.get("f") or endpoints.Output(f"file:{output}").container
-    if not containers.known(str(container)).is_joined:
+    # The others begin at another time than 0 (MPEG-TS), have no colors (AVI), or are no single file (HLS).
+    if not containers.known(str(container)).holds_length:
         raise ValueError(
             f"the container must be mp4, mov, matroska (.mkv) or webm, not {container!r}. Convert the result to "
             "another one with: ffmpeg -i IN -c copy OUT"
