@@ -23,9 +23,9 @@ from penstock._facts.probing import PATIENCE_S, Beginning, answer_of, info_of, p
 from penstock._facts.questions import InProcess
 from penstock._facts.source import Source
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import PALETTE
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._formats import codecs
+from penstock._formats.pixel_formats import has_palette
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -124,7 +124,8 @@ def _is_made_here(opened: Source, plan: DecodePlan) -> bool:
     is_filtered = plan.ffmpeg_format != video.pixel_format or plan.rotation_filters
     is_scaled = (layout.width, layout.height) != (video.width, video.height)
     # A palette may change with each frame, and goes with it.
-    return bool(is_filtered or is_scaled or plan.is_reframed) and video.pixel_format not in (None, PALETTE)
+    is_made = bool(is_filtered or is_scaled or plan.is_reframed)
+    return is_made and not has_palette(video.pixel_format) and video.pixel_format is not None
 
 
 def _read_in_sandbox(program: str, opened: Source, options: DecodeOptions, reason: str) -> ProgramEngine:
@@ -255,7 +256,7 @@ def chosen_video(media: MediaInfo, options: DecodeOptions) -> VideoInfo:
         )
     check_decodable(media.path, video)
     if not video.width or not video.height:
-        animated = ". FFmpeg can't read animated WebP. Use Pillow" * (video.codec == "webp")
+        animated = ". FFmpeg can't read animated WebP. Use Pillow" * codecs.known(video.codec).is_animated
         raise DecoderError(
             f"{media.path} doesn't say the size of its video, and may have no frames{animated}"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from av.video.format import names as video_formats  # type: ignore[attr-defined]
 
 from penstock._common.messages import argument
 from penstock._ffmpeg.command.arguments import checked_size
-from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, FrameLayout, has_alpha, is_gray, is_rgb
+from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, FrameLayout
+from penstock._formats.pixel_formats import has_alpha, is_gray, is_rgb, with_full_chroma
 
 if TYPE_CHECKING:
     from penstock._decoding.options import DecodeOptions
@@ -251,7 +251,7 @@ def chroma_steps(pixel_format: str) -> tuple[int, int]:
 def _full_chroma(pixel_format: str) -> str | None:
     """A format with the same samples and a chroma sample for each pixel; None if there is none."""
     bits = VideoFormat(pixel_format, 16, 16).components[0].bits
-    names = (re.sub(r"4[1-4]\d(?=p)", "444", pixel_format), f"yuv444p{bits}le" if bits > 8 else "yuv444p")
+    names = with_full_chroma(pixel_format, bits)
     return next((name for name in names if name != pixel_format and name in video_formats), None)
 
 

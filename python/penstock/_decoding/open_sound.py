@@ -22,6 +22,7 @@ from penstock._facts.index import NO_TIME, read_packets
 from penstock._facts.opening import decode, demux, open_media, times_may_jump
 from penstock._ffmpeg.command import endpoints
 from penstock._formats import codecs, containers
+from penstock._formats.containers import Container
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -77,6 +78,11 @@ class SoundInput:
         """The file by its name, for messages."""
         return str(self.opened.path)
 
+    @property
+    def container(self) -> Container:
+        """What is known of the file's container."""
+        return containers.known(self.media.container)
+
 
 class OpenSound:
     """An audio stream of an open file, with a decoder.
@@ -130,11 +136,7 @@ class OpenSound:
     def length(self) -> int | None:
         """How many samples there are by MP4 and QuickTime, whose last packet may have more; None if none says so."""
         duration, unit = self._stream.duration, self.unit_samples
-        return (
-            round(duration * unit)
-            if duration and self._chosen.media.container == endpoints.QUICKTIME
-            else None
-        )
+        return round(duration * unit) if duration and self._chosen.container.has_boxes else None
 
     @property
     def is_lossless(self) -> bool:
@@ -145,9 +147,10 @@ class OpenSound:
     def needs_only_last(self) -> bool:
         """Whether the samples of a packet depend on the one before it, and on no other.
 
-        So it is for AAC without prediction and SBR, of which the decoder tells once it has read packets.
+        The decoder tells its profile once it has read packets.
         """
-        return self.codec.name == "aac" and self.codec.profile == "LC"
+        profile = codecs.known(self.codec.name).alone_profile
+        return profile is not None and self.codec.profile == profile
 
     @property
     def least_samples(self) -> int:
@@ -200,7 +203,7 @@ class OpenSound:
 
     def _has_no_length(self) -> bool:
         """Whether the file is a WAV whose writer couldn't go back to write the length, as into a pipe."""
-        if self._chosen.media.container != "wav":
+        if not self._chosen.container.may_lack_length:
             return False
         with Path(endpoints.without_protocol(self._chosen.opened.url)).open("rb") as file:
             return file.read(8) in (b"RIFF" + bytes(4), b"RIFF" + b"\xff" * 4)
@@ -223,14 +226,14 @@ class OpenSound:
 
     def _check_jump(self, packet: Packet[AudioStream] | None) -> None:
         """Checks a packet, or the end for None, before which a part may be missing: libav leaves out damaged ones."""
-        last, container = self.packet, self._chosen.media.container
-        if container not in ("ogg", "flac") or (last is None and self._has_sought):
+        last = self.packet
+        if not self._chosen.container.drops_damage or (last is None and self._has_sought):
             return
         due = 0 if last is None else (last.pts or 0) + (last.duration or 0)
         if packet is not None and (packet.pts is None or packet.pts <= due):
             return
         path = endpoints.without_protocol(self._chosen.opened.url)
-        if container == "ogg":
+        if self._chosen.container.has_pages:
             is_damaged = has_damaged_page(path, self._page or 0, None if packet is None else packet.pos)
         else:
             is_damaged = packet is not None  # the times of FLAC count its samples
@@ -420,7 +423,7 @@ class PlacedSound:
         """
         length = self._sound.length
         # Without times, there are no pauses.
-        unit = self._sound.unit_samples if containers.known(self._chosen.media.container).times_sound else 0.0
+        unit = self._sound.unit_samples if self._chosen.container.times_sound else 0.0
         counter = _Counter(self._own, unit, is_even=at > 0)
         for frame in frames:
             pause = counter.pause_before(frame)
@@ -467,7 +470,7 @@ class PlacedSound:
     def _has_jumps(self) -> bool:
         """Whether a seek may lead anywhere, because times begin again."""
         if (listed := self._listed) is None:
-            return self._chosen.media.container == "ogg"
+            return self._chosen.container.may_be_chained
         times = listed.dts[listed.dts != NO_TIME]
         # libav may let the times of chained Ogg go on. The file's duration is that of its last part all the same.
         whole_s = (self._chosen.media.duration_s or 0.0) + _GAP_S

@@ -187,7 +187,7 @@ class OpenVideo:
 
     def packets(self) -> Iterator[Packet]:
         """The packets of the stream from here on."""
-        if self.codec_name != "mpeg2video":
+        if not codecs.known(self.codec_name).may_cut_fields:
             yield from self._packets()
             return
         for packet in self._packets():
@@ -273,7 +273,7 @@ class OpenVideo:
 
 def _decoder_like(stream: VideoStream) -> VideoCodecContext:
     """Another decoder with all that the container tells of a stream. PyAV makes one only of a stream to be written."""
-    with av.open("null", "w", format="null") as output:
+    with av.open("null", "w", format="null") as output:  # which writes nothing
         codec = cast("VideoCodecContext", output.add_stream_from_template(stream, opaque=True).codec_context)
     codec.codec_tag = stream.codec_context.codec_tag
     return codec

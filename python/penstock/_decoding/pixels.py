@@ -17,7 +17,8 @@ from penstock._common.shortage import raise_shortage
 from penstock._decoding.plan import DecodePlan, lost_bits, plan_decode
 from penstock._decoding.planes import blank_rows, plane_rows, too_large
 from penstock._facts.info import RANGES, VideoInfo, matrix_name
-from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, is_gray, is_rgb
+from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT
+from penstock._formats.pixel_formats import is_gray, is_rgb
 from penstock._native import _PlaneConverter
 from penstock.errors import DecoderError
 
@@ -198,7 +199,7 @@ class ProgramPixels:
 def _raw_decoder(plan: DecodePlan) -> VideoCodecContext:
     """A decoder of pictures as they are stored, by their size and format: NUT has no tag for some formats."""
     video = plan.track.video
-    codec = cast("VideoCodecContext", CodecContext.create("rawvideo", "r"))
+    codec = cast("VideoCodecContext", CodecContext.create("rawvideo", "r"))  # samples as they are
     codec.width, codec.height = plan.layout.width, plan.layout.height
     codec.pix_fmt = video.pixel_format
     codec.colorspace = next((one for one in range(256) if matrix_name(one) == video.color_matrix), 2)

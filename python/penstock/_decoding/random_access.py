@@ -19,6 +19,7 @@ from penstock._decoding.unneeded import unneeded
 from penstock._facts.index import facts_of, table_of
 from penstock._facts.part import place_at
 from penstock._ffmpeg.command import endpoints
+from penstock._formats import containers
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -347,10 +348,9 @@ class _Decode:
         """Packets from one at or before `start` on, and the first one's number; None if seeking leads to none."""
         # A seek may go past its target: then further back.
         for key in islice(account.starts(start), _EARLIER_SEEKS):
-            # The demuxer of MPEG-TS usually seeks past a target that is a time.
             is_sought = (
                 self.video.seek_byte(int(account.packets.position[key]), int(account.packets.pts[key]))
-                if "mpegts" in self.video.container.format.name
+                if containers.known(self.video.container.format.name).seeks_by_byte
                 else self.video.seek(int(account.packets.pts[key]))
             )
             if not is_sought:

@@ -17,7 +17,7 @@ from itertools import islice, takewhile
 from penstock._common.deadline import Deadline
 from penstock._encoding.sound import LEAST_PAUSE_S, AudioTrack, Sound
 from penstock._ffmpeg.command.endpoints import without_protocol
-from penstock._ffmpeg.program.messages import framecrc_unit_s, summarize
+from penstock._ffmpeg.program.messages import framecrc_unit_s, listing_arguments, summarize
 from penstock._ffmpeg.program.process import FFmpegProcess
 from penstock.errors import EncoderError, StalledError
 
@@ -315,7 +315,7 @@ class SoundPackets(Packets):
         return [
             *self._sound.input_arguments_from(0),
             *(*track, "-f", "data", "pipe:1"),
-            *(*track, "-f", "framecrc", f"pipe:{lines}"),
+            *(*track, *listing_arguments(f"pipe:{lines}")),
         ]
 
     def _release(self) -> None:

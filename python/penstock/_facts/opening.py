@@ -27,7 +27,7 @@ from penstock._ffmpeg.program import messages
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._ffmpeg.program.process import is_unfinished
-from penstock._formats.containers import known
+from penstock._formats.containers import LEADING_ELSEWHERE, known
 from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ def _boxes(path: Path) -> Iterator[tuple[bytes, int]]:
 
 @cache
 def _harmless_containers() -> tuple[str, ...]:
-    return tuple(sorted(av.formats_available - endpoints.PLAYLIST_CONTAINERS))
+    return tuple(sorted(av.formats_available - LEADING_ELSEWHERE))
 
 
 def _refusal(source: str, path: str, confined: list[str], reason: str) -> DecoderError:

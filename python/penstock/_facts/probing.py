@@ -39,7 +39,7 @@ from penstock._facts.opening import (
 from penstock._facts.source import MediaSource, Source
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.settings import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
-from penstock._formats import codecs
+from penstock._formats import codecs, containers
 from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
@@ -413,7 +413,7 @@ def read_beginnings(
     for codec in decoded.values():
         codec.thread_type, codec.thread_count = ThreadType.NONE, 1
     # The header of QuickTime and MP4 files has the average.
-    has_average = media.format.name == endpoints.QUICKTIME
+    has_average = containers.known(media.format.name).has_boxes
     streams: list[Any] = [*videos.values(), *(_audios(media) if has_average else ())]
     found = {stream.index: Beginning(_codec_name(stream)) for stream in streams}
     packets: list[Packet] = []
@@ -563,7 +563,7 @@ def _are_at(rate: Fraction, ticks: Mapping[int, int], time_base: Fraction, *, un
 def _indexed(stream: VideoStream) -> dict[int, int]:
     """When some of the packets are decoded that QuickTime or MP4 lists, from the first to the last ones."""
     entries = stream.index_entries
-    if stream.container.format.name != endpoints.QUICKTIME or len(entries) < _FEWEST:
+    if not containers.known(stream.container.format.name).has_boxes or len(entries) < _FEWEST:
         return {}
     numbers, first = range(0, len(entries), len(entries) // _FIRST_PACKETS or 1), entries[0].timestamp
     return {number: entries[number].timestamp - first for number in numbers}
@@ -610,7 +610,7 @@ def _orientation(
         return 0, False
     if (found := side_data.get("DISPLAYMATRIX")) is None:
         # Beside EXIF data, PyAV 18 shows no matrix, but its angle. In JPEG and PNG, it would be that of the EXIF data.
-        return round(-frame.rotation) % 360 if container == endpoints.QUICKTIME else 0, False
+        return round(-frame.rotation) % 360 if containers.known(container).has_boxes else 0, False
     # av_display_rotation_get in libavutil/display.c
     a, b, _, c, d = map(int, struct.unpack_from("=5i", found))
     turned = math.degrees(math.atan2(b / (math.hypot(b, d) or 1), a / (math.hypot(a, c) or 1)))
