@@ -568,6 +568,21 @@ pub(crate) unsafe fn write_some(fd: BorrowedFd<'_>, kind: Kind, span: Span) -> R
     }
 }
 
+/// As [`write_some`]: there is nothing to cut.
+///
+/// # Safety
+///
+/// The span's memory is readable.
+pub(crate) unsafe fn write_or_wait(
+    fd: BorrowedFd<'_>,
+    kind: Kind,
+    span: Span,
+    _by: Option<(BorrowedFd<'_>, u64)>,
+) -> Result<usize> {
+    // SAFETY: this function's own contract.
+    unsafe { write_some(fd, kind, span) }
+}
+
 /// Writes to a pipe without blocking. The pipe may be somebody else's, so its mode stays. Where the kernel has no
 /// non-blocking write, and the descriptor is not non-blocking, this writes no more than fits into a pipe that poll(2) calls
 /// ready.

@@ -5,10 +5,8 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::fd::{self, Kind};
 use super::handle::{Borrowed, Handle};
 use crate::sys::error::Result;
-use crate::sys::span::Span;
 
 /// What is waited for, or was found. A failure and a hang-up are found whether asked for or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,21 +99,6 @@ pub(crate) fn interrupt(own: Borrowed<'_>) {
 /// As [`interrupt`]: no write waits here.
 pub(crate) fn cut(own: Borrowed<'_>, _write: u64) {
     interrupt(own);
-}
-
-/// As [`fd::write_some`].
-///
-/// # Safety
-///
-/// The span's memory is readable.
-pub(crate) unsafe fn write(
-    fd: Borrowed<'_>,
-    kind: Kind,
-    span: Span,
-    _by: Option<(Borrowed<'_>, u64)>,
-) -> Result<usize> {
-    // SAFETY: this function's own contract.
-    unsafe { fd::write_some(fd, kind, span) }
 }
 
 pub(crate) fn clear(own: Borrowed<'_>) {

@@ -4,6 +4,7 @@ pub(crate) use super::facts::StreamId;
 use super::facts::{self, kind};
 pub(crate) use super::handle::duplicate;
 use super::handle::{Borrowed, Handle};
+pub(crate) use super::wait::write as write_or_wait;
 use super::{file, pipe};
 use crate::sys::error::{Result, SysError};
 pub(crate) use crate::sys::kind::{Closing, Kind};

@@ -14,7 +14,7 @@ use crate::pipe::private::PrivatePipe;
 use crate::sys::error::Result;
 use crate::sys::fd::{self, Kind};
 use crate::sys::span::Span;
-use crate::sys::{AsHandle, Borrowed, kernel, memory, pipe, wait};
+use crate::sys::{AsHandle, Borrowed, kernel, memory, pipe};
 
 /// Bytes per write to a pipe or socket, so that the reader works on one piece while we put in the next. Measured as above
 /// at 1080p, in C: by a private pipe, pieces of 256 KiB are 1.2 times as fast as those of 64 KiB.
@@ -91,7 +91,7 @@ unsafe fn push_directly(sink: &Sink<'_>, span: Span) -> std::result::Result<(), 
     let by = sink.waker.map(|waker| (waker.as_handle(), sink.number));
     // SAFETY: `push_all` hands out parts of the span, which is readable until this returns, by its own contract.
     sink.push_all(span, piece_bytes, Transport::Write, |piece| unsafe {
-        wait::write(sink.fd, sink.kind, piece, by)
+        fd::write_or_wait(sink.fd, sink.kind, piece, by)
     })
 }
 
