@@ -13,9 +13,9 @@ fn refuse<T>(py: Python<'_>, what: &str) -> PyResult<T> {
 }
 
 macro_rules! classes {
-    ($($name:ident),*) => {$(
+    ($($name:ident = $python:literal),*) => {$(
         /// See the documentation of ``penstock``: only Linux has it.
-        #[pyclass(frozen, module = "penstock._native")]
+        #[pyclass(frozen, module = "penstock._native", name = $python)]
         pub(crate) struct $name;
 
         #[pymethods]
@@ -27,13 +27,20 @@ macro_rules! classes {
                 _arguments: &Bound<'_, PyTuple>,
                 _named: Option<&Bound<'_, PyDict>>,
             ) -> PyResult<Self> {
-                refuse(py, stringify!($name))
+                refuse(py, $python.trim_start_matches('_'))
             }
         }
     )*};
 }
 
-classes!(Relay, RelayReport, RelayTicket, Tee, TeeOutput, TeeReport);
+classes!(
+    Relay = "_Relay",
+    RelayReport = "RelayReport",
+    RelayTicket = "RelayTicket",
+    Tee = "Tee",
+    TeeOutput = "TeeOutput",
+    TeeReport = "TeeReport"
+);
 
 /// See the documentation of ``penstock``: only Linux has it.
 #[pyfunction]

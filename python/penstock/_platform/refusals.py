@@ -21,4 +21,3 @@ def refuse(what: str, *, platform: str = sys.platform) -> None:
     if platform == "win32":
         instead = ON_WINDOWS.get(_INSTEAD.get(what, what), ON_WINDOWS["Tee"])
         raise OSError(errno.ENOTSUP, f"{what} isn't available on Windows. {instead}")
-
