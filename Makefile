@@ -156,7 +156,7 @@ fuzz: $(READY)-test $(READY)-native
 			target/fuzz-corpus/$$target -- -max_total_time=$(SECONDS_EACH) -rss_limit_mb=4096 -timeout=30 \
 			-print_final_stats=1 $(ARGS) || exit 1; \
 	done
-	PENSTOCK_FUZZ_S=$(SECONDS_EACH) $(IN_VENV) python -m pytest -q tests/test_hostile_words.py
+	PENSTOCK_FUZZ_S=$(SECONDS_EACH) $(IN_VENV) python -m pytest -q tests/decode/test_hostile_words.py
 
 findings:
 	@scripts/run_findings $(ARGS)
@@ -199,6 +199,7 @@ check: $(READY)-check $(READY)-native
 	$(IN_VENV) python scripts/check_voice.py
 	$(IN_VENV) python scripts/stubtest.py
 	$(IN_VENV) python scripts/stub_docs.py --check
+	$(IN_VENV) python scripts/arguments.py --check
 	$(IN_VENV) python scripts/reference_table.py --check
 	$(IN_VENV) python scripts/formats_table.py --check
 	@# Last, for its last line says what could not be checked.
@@ -211,6 +212,7 @@ check-workflows:
 fmt: $(READY)-check $(READY)-native
 	cargo fmt --all
 	$(IN_VENV) python scripts/stub_docs.py
+	$(IN_VENV) python scripts/arguments.py
 	$(IN_VENV) python scripts/reference_table.py
 	$(IN_VENV) python scripts/formats_table.py
 	$(IN_VENV) ruff check --fix .

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from penstock._common.messages import argument
 from penstock._decoding.engines import reasons_for_program
 from penstock._decoding.mixing import SampleForm, layout_of, matrix_of
 from penstock._decoding.open_sound import SoundInput
+from penstock._decoding.options import AudioDecodeOptions, SampleType
 from penstock._decoding.program_sound import ProgramInput, ProgramSound
 from penstock._decoding.session import DecoderBase, numbered_stream
 from penstock._decoding.sound_engine import SoundEngine
@@ -24,13 +26,10 @@ from penstock._facts.probing import probe
 from penstock._facts.seeking import exact
 from penstock._facts.source import MediaSource, Source
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import check_without_dashes
 from penstock._ffmpeg.command.settings import (
     DEFAULT_DECODER_SETTINGS,
     DecoderSettings,
-    check_choice,
     check_place,
-    check_settings,
 )
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._native import AppliedPolicy, _count, _seconds
@@ -38,25 +37,6 @@ from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
     from penstock._common.reports import DecoderEngine
-
-SampleType = Literal["uint8", "int16", "int32", "float32", "float64"]
-
-
-class AudioOptions(TypedDict, total=False):
-    """The options of `AudioDecoder`, by the same names."""
-
-    stream: int | None
-    sample_rate: int | None
-    channels: int | None
-    dtype: SampleType
-    matrix: ArrayLike | None
-    start: float | None
-    end: float | None
-    duration: float | None
-    conceal_errors: bool
-    follow_playlists: bool
-    input_options: Mapping[str, object] | None
-    settings: DecoderSettings
 
 
 class AudioDecoder(DecoderBase):
@@ -138,48 +118,42 @@ class AudioDecoder(DecoderBase):
         input_options: Mapping[str, object] | None = None,
         settings: DecoderSettings = DEFAULT_DECODER_SETTINGS,
     ) -> None:
-        check_settings(settings, DecoderSettings)
-        check_without_dashes("input_options", input_options or {})
-        check_choice("dtype", dtype, get_args(SampleType))
-        _check_part(start, end, duration)
+        options = AudioDecodeOptions(
+            stream=stream,
+            sample_rate=sample_rate,
+            channels=channels,
+            dtype=dtype,
+            matrix=matrix,
+            start=start,
+            end=end,
+            duration=duration,
+            conceal_errors=conceal_errors,
+            follow_playlists=follow_playlists,
+            input_options=input_options,
+            settings=settings,
+        )
+        options.check()
         rows = None if matrix is None else _rows(matrix, channels)
-        self._opened = Source.of(source, input_options or {})
+        given_input = input_options or {}
+        self._opened = Source.of(source, given_input)
         with self._opened.closed_after_failure(source):
-            reason = _why_program(
-                self._opened, settings, input_options or {}, follow_playlists=follow_playlists
-            )
+            reason = _why_program(self._opened, settings, given_input, follow_playlists=follow_playlists)
             program = None if reason is None else find_decoding_ffmpeg(settings.ffmpeg)
             self._media = probe(self._opened, follow_playlists=follow_playlists)
             self._audio = _chosen(self._media, stream)
-            self._form = _form_of(self._audio, sample_rate, channels, dtype, rows)
+            self._form = _form_of(self._audio, options, rows)
             self._zero = _first_s(self._media, self._audio)
             chosen = self._opened, self._media, self._audio, not conceal_errors
             self._engine: SoundEngine | ProgramSound
             if program is None or reason is None:
-                self._engine = SoundEngine(
-                    SoundInput(*chosen, settings.threads),
-                    self._form,
-                    repr(self),
-                    self._part(start, end, duration),
-                )
+                sound = SoundInput(*chosen, settings.threads)
+                self._engine = SoundEngine(sound, self._form, repr(self), self._part(options))
                 return
             if end is not None:
-                duration = end - (max(0.0, float(self._zero)) if start is None else start)
+                begins_s = max(0.0, float(self._zero)) if start is None else start
+                options = replace(options, end=None, duration=end - begins_s)
             self._engine = ProgramSound(
-                ProgramInput(
-                    *(
-                        program,
-                        reason,
-                        *chosen,
-                        start,
-                        duration,
-                        input_options or {},
-                        follow_playlists,
-                        settings,
-                    )
-                ),
-                self._form,
-                repr(self),
+                ProgramInput(program, reason, *chosen, options), self._form, repr(self)
             )
 
     @property
@@ -299,12 +273,12 @@ class AudioDecoder(DecoderBase):
         """How many samples come between the first one of the audio and a time."""
         return round(exact(time_s) * self.sample_rate) - round(self._zero * self.sample_rate)
 
-    def _part(self, start: float | None, end: float | None, duration: float | None) -> tuple[int, int | None]:
+    def _part(self, options: AudioDecodeOptions) -> tuple[int, int | None]:
         """The places of a part, as `SoundEngine` takes them."""
-        begin = 0 if start is None else self._place(start)
-        if duration is not None:
-            return begin, begin + round(exact(duration) * self.sample_rate)
-        return begin, None if end is None else self._place(end)
+        begin = 0 if options.start is None else self._place(options.start)
+        if options.duration is not None:
+            return begin, begin + round(exact(options.duration) * self.sample_rate)
+        return begin, None if options.end is None else self._place(options.end)
 
     @property
     def pid(self) -> int | None:
@@ -358,16 +332,6 @@ class AudioDecoder(DecoderBase):
         return f"<AudioDecoder {self._opened.path!r} {form.sample_rate} Hz, {form.channels} channels of {form.dtype}>"
 
 
-def _check_part(start: float | None, end: float | None, duration: float | None) -> None:
-    for name, seconds in {"start": start, "end": end, "duration": duration}.items():
-        check_place(name, seconds)
-    if end is not None and duration is not None:
-        both = f"{argument('end', end)} and {argument('duration', duration)}"
-        raise ValueError(f"{both} can't be combined. Pass only one of them")
-    if end is not None and end < (start or 0.0):
-        raise ValueError(f"{argument('end', end)} is before {argument('start', start)}. Pass a larger value")
-
-
 def _rows(matrix: ArrayLike, channels: int | None) -> tuple[tuple[float, ...], ...]:
     array = np.asarray(matrix, np.float64)
     if array.ndim != 2 or not array.size or not np.isfinite(array).all():
@@ -380,14 +344,11 @@ def _rows(matrix: ArrayLike, channels: int | None) -> tuple[tuple[float, ...], .
 
 
 def _form_of(
-    audio: AudioInfo,
-    sample_rate: int | None,
-    channels: int | None,
-    dtype: str,
-    rows: tuple[tuple[float, ...], ...] | None,
+    audio: AudioInfo, options: AudioDecodeOptions, rows: tuple[tuple[float, ...], ...] | None
 ) -> SampleForm:
-    rate = _count("sample_rate", audio.sample_rate if sample_rate is None else sample_rate)
-    number = _count("channels", audio.channels if channels is None else channels)
+    dtype, rate, number = options.dtype, options.sample_rate, options.channels
+    rate = _count("sample_rate", audio.sample_rate if rate is None else rate)
+    number = _count("channels", audio.channels if number is None else number)
     if rows is None:
         own = audio.channel_layout or layout_of(audio.channels)
         return SampleForm(rate, number, own if number == audio.channels else layout_of(number), dtype)

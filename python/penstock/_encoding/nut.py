@@ -32,6 +32,7 @@ OFFSET_S = 10
 # The last time in ticks, 292,000 years: FFmpeg's signed 64 bits, less the largest `StreamClock.full_time` (2**14).
 _LAST_TICK = 2**63 - 1 - (1 << 14)
 
+# Start codes of NUT: an N, a letter for the kind of packet, and six bytes that are only that kind's.
 _MAIN = bytes.fromhex("4e4d7a561f5f04ad")
 _STREAM = bytes.fromhex("4e5311405bf2f9db")
 _SYNC_POINT = bytes.fromhex("4e4be4adeeca4569")

@@ -306,6 +306,7 @@ def _with_ffv1(made: EncodePlan, size: Size) -> EncodePlan | None:
     return plan(replace(made.request, codec="ffv1"), size, made.beside) if is_free else None
 
 
+# Each is tried on the plan that those before it have mended.
 _REMEDIES = (
     _Remedy("samples", _with_ffv1),
     _Remedy("sound", _with_encoded_sound),
@@ -347,6 +348,7 @@ def _verdict_at(made: EncodePlan, deadline: Deadline, *sizes: Size) -> Verdict:
             deadline.timeout or 0.0,
         ) from None
     finally:
+        # One that goes on stays, for the next call to wait for.
         if trial.done():
             _trials.pop(key, None)
     logger.info("rehearsed %s in %s: %s", made.codec, made.output.container_name, verdict)
@@ -364,6 +366,7 @@ def _try(trial: Future[Verdict], made: EncodePlan, sizes: Iterable[Size]) -> Non
             depends_on_size = any(one.kind not in _OF_ANY_SIZE for one in verdict.differences)
             if verdict.failure is None and not depends_on_size:
                 break
+    # Whoever waits for the trial gets it.
     except BaseException as error:
         trial.set_exception(error)
     else:

@@ -231,6 +231,7 @@ class SoundPackets(Packets):
         self._reader.start()
 
     def end(self) -> None:
+        # Before the release: the thread checks it each time that it wakes.
         self._is_over = True
         self._release()
         if self._reader is not None:
@@ -279,6 +280,7 @@ class SoundPackets(Packets):
                 self._check_stuck()
                 if deadline.is_over():
                     raise StalledError(f"no audio came from {self._source}", deadline.timeout or 0.0)
+                # By the clock and without a lock, which a signal handler would find taken if it comes here.
                 time.sleep(deadline.at_most(_CHECK_INTERVAL_S))
         finally:
             self.waited_s += time.monotonic() - began_s

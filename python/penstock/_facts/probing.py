@@ -19,7 +19,7 @@ import av
 from av.codec.context import ThreadType
 from av.error import FFmpegError as LibavError
 from av.sidedata.sidedata import SideDataContainer
-from av.stream import Disposition
+from av.stream import Discard, Disposition, Stream
 
 from penstock._common.deadline import Deadline
 from penstock._common.shortage import error_of_libav
@@ -80,6 +80,8 @@ _FIELDS = 8
 _LAYOUT_FREES_TWICE = av.__version__.startswith("18.")
 # AVFieldOrder in libavcodec.
 _FIELD_ORDERS = {1: "progressive", 2: "tt", 3: "bb", 4: "tb", 5: "bt"}
+# FFmpeg's tag of the first frame's time code, of a file or a stream.
+_TIMECODE = "timecode"
 # `VideoInfo.extras`, by their kinds of side data.
 _EXTRAS = {
     "STEREO3D": "stereo 3D mode",
@@ -201,22 +203,25 @@ def info_of(source: Source, media: InputContainer, first: Mapping[int, Beginning
         subtitles=tuple(
             _subtitles(stream) for stream in media.streams.subtitles if stream.codec_context is not None
         ),
-        undecodable=tuple(
-            stream.type
-            for stream in media.streams
-            if stream.codec_context is None and stream.type in ("video", "audio", "subtitle")
-        ),
+        undecodable=tuple(stream.type for stream in media.streams if _is_undecodable(stream)),
         chapters=tuple(map(_chapter, media.chapters())),
         tags={_readable(name): _readable(value) for name, value in media.metadata.items()},
         timecode=_timecode(media),
     )
 
 
+def _is_undecodable(stream: Stream) -> bool:
+    """Whether a stream has what neither libav decodes nor `MediaInfo` tells in another way."""
+    # libav discards a track whose texts it has made chapters of.
+    is_told = stream.discard == Discard.all or _TIMECODE in map(str.lower, stream.metadata)
+    return stream.codec_context is None and not is_told
+
+
 def _timecode(media: InputContainer) -> str | None:
     """QuickTime has it as a tag of its streams, and other containers as one of the file."""
     for tags in (*(stream.metadata for stream in media.streams), media.metadata):
         for name, value in tags.items():
-            if name.lower() == "timecode" and value:
+            if name.lower() == _TIMECODE and value:
                 return _readable(value)
     return None
 

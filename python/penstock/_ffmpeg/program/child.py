@@ -226,6 +226,7 @@ class Child:
             try:
                 self._spawn()
             except BaseException as failure:
+                # The caller raises it, and gets no pipes: they are closed below.
                 self._failure = failure
                 self._is_cancelled = True
                 return

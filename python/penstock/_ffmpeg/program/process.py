@@ -370,6 +370,7 @@ class Session(Owned):
             except StalledError as stalled:
                 if deadline.is_over():
                     raise deadline.late(self.process.waits_for() or late, stalled.bytes_pending) from None
+                # Most waits end before the first look at FFmpeg, which reads /proc.
                 watch = watch or Watch(self.process)
                 self._check_alive(watch, stalled)
 
