@@ -120,7 +120,7 @@ $(TESTS):
 	$(IN_VENV) python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(SELECTED) $(ARGS)
 	$(PROCESSORS)
 
-# The crates that are for Windows whole; of the core, the Reader is.
+# The crates that are for Windows whole; of the core, the Reader and the Writer are.
 ON_WINDOWS := penstock-cpu penstock-pixels
 test-windows: $(READY)-build
 	@$(IN_VENV) python -m scripts.windows.kit

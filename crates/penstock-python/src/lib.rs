@@ -1,5 +1,7 @@
 //! The Python bindings of Penstock: they convert arguments, detach from the interpreter, delegate, and map errors.
 
+#![cfg_attr(windows, allow(dead_code))]
+
 mod arguments;
 mod attach;
 mod buffer;
@@ -21,9 +23,15 @@ mod plane_converter;
 mod policy;
 mod python_stage;
 mod reader;
+#[cfg(windows)]
+mod refused;
+#[cfg(target_os = "linux")]
 mod relay;
-mod sandbox;
+#[cfg(target_os = "linux")]
+mod relay_log;
 mod slot;
+mod sys;
+#[cfg(target_os = "linux")]
 mod tee;
 mod ticket;
 mod value_range;
@@ -65,10 +73,15 @@ mod _native {
     };
     #[pymodule_export]
     use crate::reader::{Frame, Reader, ReaderStats};
+    #[cfg(windows)]
+    #[pymodule_export]
+    use crate::refused::{_start_relay, Relay, RelayReport, RelayTicket, Tee, TeeOutput, TeeReport};
+    #[cfg(target_os = "linux")]
     #[pymodule_export]
     use crate::relay::{_start_relay, Relay, RelayReport, RelayTicket};
     #[pymodule_export]
     use crate::slot::{Slot, SlotPool};
+    #[cfg(target_os = "linux")]
     #[pymodule_export]
     use crate::tee::{Tee, TeeOutput, TeeReport};
     #[pymodule_export]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import os
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -20,6 +19,8 @@ from penstock._facts.fields import Fields
 from penstock._facts.index import Unwrapped
 from penstock._facts.opening import decode, demux, open_media
 from penstock._formats import codecs
+from penstock._platform.forks import at_fork
+from penstock._platform.programs import usable_cpus
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -54,7 +55,7 @@ def _leak_inherited() -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
 
 
-os.register_at_fork(after_in_child=_leak_inherited)
+at_fork(after_in_child=_leak_inherited)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +296,6 @@ def _threads_of(chosen: VideoInput) -> int:
     if chosen.threads is not None:
         return chosen.threads
     cpus = whole_cpus()
-    if cpus == len(os.sched_getaffinity(0)):
+    if cpus == usable_cpus():
         return 0
     return cpus + 1 if cpus > 1 else 1

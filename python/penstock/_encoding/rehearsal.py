@@ -6,7 +6,6 @@ It answers what no table could: which encoder works in which container, with whi
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -33,6 +32,7 @@ from penstock._encoding.timing import Origin
 from penstock._ffmpeg.command.arguments import SAMPLES
 from penstock._ffmpeg.command.settings import DEFAULT_COLORS
 from penstock._ffmpeg.program import capabilities
+from penstock._platform.forks import at_fork
 from penstock.errors import EncoderError, FFmpegError, StalledError
 
 if TYPE_CHECKING:
@@ -320,7 +320,7 @@ _REMEDIES = (
 _verdicts: dict[tuple[object, ...], Verdict] = {}
 # Those that are going on, or ended after their callers' time was over. A fork has not their threads.
 _trials: dict[tuple[object, ...], Future[Verdict]] = {}
-os.register_at_fork(after_in_child=_trials.clear)
+at_fork(after_in_child=_trials.clear)
 
 
 def _verdict_at(made: EncodePlan, deadline: Deadline, *sizes: Size) -> Verdict:
