@@ -16,7 +16,7 @@ from penstock._decoding.program_engine import ProgramEngine
 from penstock._decoding.sequence import Sequence, SequenceFrame
 from penstock._decoding.session import numbered_stream
 from penstock._facts.info import MediaInfo, Track, VideoInfo, check_decodable, check_no_grid, without_decoder
-from penstock._facts.opening import lacks_protocol, only_frame, open_media
+from penstock._facts.opening import lacks_protocol, open_media
 from penstock._facts.part import Part
 from penstock._facts.probing import PATIENCE_S, Beginning, answer_of, info_of, probe, read_beginnings
 from penstock._facts.questions import InProcess
@@ -202,7 +202,7 @@ def _opened_at(
     chosen, opened_video, beginnings = _opened_video(opened, options, stream)
     first = beginnings[chosen.index]
     if (keyframe := next((one for one in first.packets if one.is_keyframe), None)) is not None:
-        first.frame = only_frame(opened_video.codec, keyframe)
+        first.frame = opened_video.decode_alone(keyframe)
     media = info_of(opened, opened_video.container, beginnings)
     video = chosen_video(media, stream, options)
     part = Part.of(options.start, options.end, media, video)
