@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock._common.deadline import Deadline
 from penstock._decoding.confined_engine import isolation_of, read_confined
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from penstock._facts.questions import Questions
     from penstock._ffmpeg.command.settings import DecoderSettings
     from penstock._ffmpeg.program.sandbox import Sandbox
+
+_Opened: TypeAlias = tuple[Sequence, SequenceFrame | DecoderError | None, MediaInfo, VideoInfo]
 
 
 def why_program(opened: Source, options: DecodeOptions) -> str | None:
@@ -150,7 +152,7 @@ def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) 
         return _read_url(opened, options, stream)
     reason = "libav reads files, in this process"
     if options.start is None:
-        sequence, ahead, media, video = _opened_once(opened, options, stream)
+        sequence, ahead, media, video = _opened_quickly(opened, options, stream)
         return LibavEngine(
             plan_decode(None, Track(opened.url, media, video), options), sequence, reason, ahead
         )
@@ -175,11 +177,20 @@ def _read_url(opened: Source, options: DecodeOptions, stream: int | None) -> Eng
     return LibavEngine(plan, sequence, "libav reads URLs, in this process", ahead, may_hang=True)
 
 
+def _opened_quickly(opened: Source, options: DecodeOptions, stream: int | None) -> _Opened:
+    """Opens a file as `_opened_once`, without a frame that libav decodes for facts. Again with it, if none is there."""
+    found = _opened_once(opened, options, stream, decodes_first=True)
+    if isinstance(found[1], SequenceFrame):
+        return found
+    found[0].close()
+    return _opened_once(opened, options, stream)
+
+
 def _opened_once(
-    opened: Source, options: DecodeOptions, stream: int | None
-) -> tuple[Sequence, SequenceFrame | DecoderError | None, MediaInfo, VideoInfo]:
+    opened: Source, options: DecodeOptions, stream: int | None, *, decodes_first: bool = False
+) -> _Opened:
     """Opens a file, and decodes its first frame, which shows the facts that the header does not have."""
-    chosen, opened_video, beginnings = _opened_video(opened, options, stream)
+    chosen, opened_video, beginnings = _opened_video(opened, options, stream, decodes_first=decodes_first)
     sequence = Sequence(chosen, video=opened_video)
     ahead: SequenceFrame | DecoderError | None = None
     try:
@@ -210,10 +221,15 @@ def _opened_at(
 
 
 def _opened_video(
-    opened: Source, options: DecodeOptions, stream: int | None
+    opened: Source, options: DecodeOptions, stream: int | None, *, decodes_first: bool = False
 ) -> tuple[VideoInput, OpenVideo, dict[int, Beginning]]:
     """Opens a file for its video, from its beginning, and the first packets of its streams."""
-    container = open_media(opened.url, path=opened.path, stall_timeout=_stall_timeout(opened.url, options))
+    container = open_media(
+        opened.url,
+        path=opened.path,
+        stall_timeout=_stall_timeout(opened.url, options),
+        decodes_first=decodes_first,
+    )
     media = info_of(opened, container, {})
     video = chosen_video(media, stream, options)
     beginnings, packets = read_beginnings(container, undecoded=video.index)
