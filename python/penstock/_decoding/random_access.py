@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 _EARLIER_STARTS = 2
 # Seeks that may go past their target, before the file is read from its beginning. Guessed.
 _EARLIER_SEEKS = 4
-# Frames that are kept for a caller who goes back, or whose batches overlap. Chosen: a clip that models take. Of a file
-# from which nothing was taken before, only the last one: many callers read one batch, and memory for more would be new.
+# Frames that are kept for a caller who goes back, or whose batches overlap. Chosen: a clip that models take. The first
+# use keeps the last frame only, because many callers read one batch, and memory for more would be new.
 _RECENT_FRAMES = 16
 # Places of a file that can be read in turn without a seek. Chosen: each has the frames of its threads in memory.
 _MOST_DECODES = 2
