@@ -17,7 +17,7 @@ from av.error import FFmpegError as LibavError
 from penstock._common.control_groups import whole_cpus
 from penstock._facts.fields import Fields
 from penstock._facts.index import Unwrapped
-from penstock._facts.opening import decode, demux, open_media
+from penstock._facts.opening import decode, demux, only_frame, open_media
 from penstock._formats import codecs
 from penstock._platform.forks import at_fork
 from penstock._platform.programs import usable_cpus
@@ -95,6 +95,7 @@ class OpenVideo:
         ahead: packets of the stream that were read from it.
 
     Attributes:
+        codec: what is known of the stream's codec; and its decoder, unless that has decoded one frame alone.
         warning: what is to be said of its end; None if that is nothing.
     """
 
@@ -137,7 +138,16 @@ class OpenVideo:
         self.codec = self._stream.codec_context
         if self._chosen.decoder is not None:
             self.codec = self._decoder_by_name(self._chosen.decoder)
-        self._set_up(self.codec, self._threads)
+        self._decoder: VideoCodecContext | None = None  # once it has decoded
+
+    def _new_decoder(self) -> VideoCodecContext:
+        codec, name = self.codec, self._chosen.decoder
+        if codec.is_open:  # it has decoded one frame alone
+            if not self.has_threads:
+                return codec
+            codec = _decoder_like(self._stream) if name is None else self._decoder_by_name(name)
+        self._set_up(codec, self._threads)
+        return codec
 
     def _decoder_by_name(self, name: str) -> VideoCodecContext:
         codec = cast("VideoCodecContext", av.CodecContext.create(name, "r"))
@@ -153,22 +163,16 @@ class OpenVideo:
         if self._chosen.is_strict and not known.is_lenient and not conceals:
             codec.options = {"err_detect": "explode"}
 
-    def decoder_of_one(self) -> VideoCodecContext:
-        """A decoder for one frame, after which there may be no other: threads take time to begin and to end."""
-        if not self.has_threads:
-            return self.codec
-        name = self._chosen.decoder
-        codec = _decoder_like(self._stream) if name is None else self._decoder_by_name(name)
-        self._set_up(codec, threads=1)
-        return codec
+    def decode_alone(self, packet: Packet) -> VideoFrame | None:
+        """The frame of the first packet, by one thread: there may be no other, and threads take time to begin."""
+        self._set_up(self.codec, threads=1)
+        return only_frame(self.codec, packet)
 
     def use_threads(self, *, has_threads: bool) -> bool:
         """Decides again whether libav may decode several frames at once. False if it decodes already."""
-        if self.codec.is_open:
+        if self._decoder is not None:
             return False
         self._threads = _threads_of(self._chosen) if has_threads else 1
-        self.codec.options = {}
-        self._set_up(self.codec, self._threads)
         return True
 
     @property
@@ -228,8 +232,10 @@ class OpenVideo:
             return []  # such as a repeated frame of Theora, which libav would take for the end of the file
         if packet is not None and packet.is_discard and self.conceals:
             packet = _visible(packet)
+        if self._decoder is None:
+            self._decoder = self._new_decoder()
         try:
-            return decode(self.codec, packet)
+            return decode(self._decoder, packet)
         except EOFError:
             return []
 
@@ -250,7 +256,8 @@ class OpenVideo:
             self.container.seek(place, **options)  # type: ignore[arg-type]
         except LibavError:
             return False
-        self.codec.flush_buffers()
+        if self._decoder is not None:
+            self._decoder.flush_buffers()
         return True
 
     def rewind(self) -> None:
@@ -262,8 +269,8 @@ class OpenVideo:
         """Closes the file."""
         self._ahead.clear()
         self.container.close()
-        # libav's threads end with the last reference to the codec.
-        del self.codec, self._stream
+        # libav's threads end with the last reference to the decoder.
+        del self.codec, self._decoder, self._stream
 
     def __enter__(self) -> OpenVideo:
         return self

@@ -263,7 +263,7 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
     side_data = _side_data(first.frame)
     rotation, is_mirrored = _orientation(first.frame, side_data, stream.container.format.name)
     is_sideways = rotation in (90, 270)
-    aspect = _fraction(stream.sample_aspect_ratio)
+    aspect = _fraction(stream.sample_aspect_ratio) or _fraction(codec.sample_aspect_ratio)
     field_order = _field_order(codec, first.frame)
     is_cover = Disposition.attached_pic in stream.disposition
     rate, is_variable = _rate(stream, first, is_interlaced=field_order not in (None, "progressive"))
