@@ -246,9 +246,9 @@ class AudioDecoder(DecoderBase):
 
         Each window has ``round(duration_s * sample_rate)`` samples, from ``round(start * sample_rate)`` on. They are
         those of ``AudioDecoder(source, start=0).read_all()``: windows begin to decode earlier, until the decoder and
-        the resampler are in the same state. The decoders of AAC with noise substitution, MP2, AMR and IMA ADPCM in
-        QuickTime depend on everything before, so that windows differ by that noise, or by up to 0.01. In a gap without
-        packets, samples are silent.
+        the resampler are in the same state. The decoders of HE-AAC, AAC with noise substitution, MP2, Speex, AMR, GSM
+        and IMA ADPCM in QuickTime depend on everything before, so that windows differ by that noise, or by up to 0.01.
+        In a gap without packets, samples are silent.
 
         Iteration doesn't move, and `start`, `end` and `duration` don't matter. Windows are read in the order of the
         file, so overlapping ones are decoded once. Each other one costs a seek. If the times of a file

@@ -17,7 +17,13 @@ from av.error import FFmpegError as LibavError
 
 from penstock._decoding.mixing import Kind, Mixer, SampleForm, first_of
 from penstock._decoding.open_video import MOST_THREADS, keep_in_child
-from penstock._facts.completeness import CHEAP_BYTES, SoundEnd, has_damaged_page, why_sound_ends_early
+from penstock._facts.completeness import (
+    CHEAP_BYTES,
+    SoundEnd,
+    first_of_flac,
+    has_damaged_page,
+    why_sound_ends_early,
+)
 from penstock._facts.index import NO_TIME, read_packets
 from penstock._facts.opening import decode, demux, open_media, times_may_jump
 from penstock._ffmpeg.command import endpoints
@@ -47,8 +53,10 @@ _FIRST_FRAMES = 24
 _LEAD_TAPS = 64
 # Measured: a seek in FLAC takes as long as to decode so many packets; in MP4, as one.
 _SEEK_STEPS = 6
-# In samples: a unit of times that tells each sample, and by how much such a time may be off.
+# In samples: a unit of times that tells about each sample, and by how much such a time may be off.
 _EXACT, _SLACK = 1.01, 2.0
+# In samples: a unit of times which, rounded, tell each sample, such as that of MPEG-TS.
+_FINE = 0.6
 _OVER_GAPS = (
     "Bytes are missing, or the file was joined from several. "
     "Pass conceal_errors=True (--conceal-errors) to read on"
@@ -123,8 +131,13 @@ class OpenSound:
 
     @property
     def unit_samples(self) -> float:
-        """How many samples the unit of the stream's times lasts."""
-        return float(self._stream.time_base or 0) * self._chosen.audio.sample_rate
+        """How many samples the unit of the stream's times lasts; 0 if its times are wrong.
+
+        They are for FLAC in ASF: libav cuts it into frames, ten of which it has read before it gives the first.
+        """
+        if (self._chosen.media.container, self.codec.name) == ("asf", "flac"):
+            return 0.0
+        return float((self._stream.time_base or 0) * self._chosen.audio.sample_rate)
 
     @property
     def length(self) -> int | None:
@@ -198,6 +211,13 @@ class OpenSound:
         if self.is_strict:
             self.check_end()
 
+    @property
+    def dropped(self) -> int:
+        """How many samples libav drops at the beginning of the last packet's frame."""
+        if self.packet is None or not self.packet.has_sidedata("skip_samples"):
+            return 0
+        return int.from_bytes(bytes(self.packet.get_sidedata("skip_samples"))[:4], "little")
+
     def _has_no_length(self) -> bool:
         """Whether the file is a WAV whose writer couldn't go back to write the length, as into a pipe."""
         if self._chosen.media.container != "wav":
@@ -232,6 +252,8 @@ class OpenSound:
         path = endpoints.without_protocol(self._chosen.opened.url)
         if container == "ogg":
             is_damaged = has_damaged_page(path, self._page or 0, None if packet is None else packet.pos)
+        elif last is None:  # a file that was cut off another one begins later
+            is_damaged = packet is not None and packet.pts != first_of_flac(path)
         else:
             is_damaged = packet is not None  # the times of FLAC count its samples
         if is_damaged:
@@ -257,7 +279,7 @@ class OpenSound:
         except (LibavError, OverflowError):
             return False
         self.codec.flush_buffers()
-        self.end, self.packet, self._page, self._has_sought = SoundEnd(), None, None, True
+        self.end, self.packet, self._page, self._has_sought = SoundEnd(self.end.position), None, None, True
         return True
 
     def rewind(self) -> None:
@@ -315,7 +337,8 @@ class _Grid:
         if max(known) - min(known) > 2 * unit:
             return None
         step = math.gcd(*sizes[1:], sound.least_samples)
-        is_exact = sound.is_lossless and unit <= _EXACT
+        # mkvmerge's unit is that of one sample, in whole nanoseconds. Only packets of PCM may begin anywhere.
+        is_exact = sound.codec.name.startswith("pcm_") and (unit == 1 or unit < _FINE)
         return cls(unit, _middle(known), sizes[0], step, is_exact) if is_exact or step >= unit else None
 
     def sample(self, frames: Sequence[AudioFrame]) -> int | None:
@@ -421,7 +444,7 @@ class PlacedSound:
         length = self._sound.length
         # Without times, there are no pauses.
         unit = self._sound.unit_samples if containers.known(self._chosen.media.container).times_sound else 0.0
-        counter = _Counter(self._own, unit, is_even=at > 0)
+        counter = _Counter(self._sound, self._own, unit, is_even=at > 0)
         for frame in frames:
             pause = counter.pause_before(frame)
             at += pause
@@ -545,13 +568,14 @@ class _Counter:
     If the times of the first frames are even, a pause may be as short as a lost packet: `_Grid` tells that, too.
 
     Args:
+        sound: what the frames are read from.
         own: samples a second.
         unit: how many samples the unit of the times lasts.
         is_even: the times of frames before were even.
     """
 
-    def __init__(self, own: int, unit: float, *, is_even: bool = False) -> None:
-        self._own, self._unit, self._most = own, unit, max(_GAP_S * own, 2 * unit)
+    def __init__(self, sound: OpenSound, own: int, unit: float, *, is_even: bool = False) -> None:
+        self._sound, self._own, self._unit, self._most = sound, own, unit, max(_GAP_S * own, 2 * unit)
         self._count = 0.0
         self._began: float | None = None  # the time of the first sample, if there had been no pause
         # How many more frames show whether their times are even.
@@ -579,4 +603,5 @@ class _Counter:
         if abs(late - packets * self._least) <= max(self._unit, _SLACK):
             late = packets * self._least
         self._began += late
-        return round(late)
+        # In Ogg, the samples that libav drops where another file begins are no pause.
+        return max(0, round(late) - self._sound.dropped)
