@@ -258,6 +258,16 @@ def test_an_mp4_ends_where_its_container_says(folder: Path) -> None:
         assert len(whole(made(folder, "a.m4a"), dtype=dtype)[0]) == SECONDS * RATE
 
 
+def test_an_mp4_that_is_joined_keeps_its_last_samples(folder: Path, tmp_path: Path) -> None:
+    """The first part's last packet overlaps the second part."""
+    source = made(folder, "a.m4a")
+    (tmp_path / "list.txt").write_text(f"file '{source}'\n" * 2)
+    ffmpeg("-f", "concat", "-safe", "0", "-i", tmp_path / "list.txt", "-c", "copy", tmp_path / "joined.m4a")
+    samples, _ = whole(source)
+    joined, _ = whole(tmp_path / "joined.m4a")
+    assert np.array_equal(joined[-RATE:], samples[-RATE:])
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [

@@ -448,7 +448,7 @@ class PlacedSound:
         for frame in frames:
             pause = counter.pause_before(frame)
             at += pause
-            missing = frame.samples if length is None else length - at
+            missing = frame.samples if length is None else length - at - counter.overlap
             at += frame.samples
             if 0 < missing < frame.samples:
                 following = next(frames, None)
@@ -567,6 +567,9 @@ class _Counter:
 
     If the times of the first frames are even, a pause may be as short as a lost packet: `_Grid` tells that, too.
 
+    Attributes:
+        overlap: by how many samples the last frame begins before the end of those before, as a negative number.
+
     Args:
         sound: what the frames are read from.
         own: samples a second.
@@ -576,6 +579,7 @@ class _Counter:
 
     def __init__(self, sound: OpenSound, own: int, unit: float, *, is_even: bool = False) -> None:
         self._sound, self._own, self._unit, self._most = sound, own, unit, max(_GAP_S * own, 2 * unit)
+        self.overlap = 0
         self._count = 0.0
         self._began: float | None = None  # the time of the first sample, if there had been no pause
         # How many more frames show whether their times are even.
@@ -590,6 +594,7 @@ class _Counter:
             return 0
         began = frame.pts * self._unit - count
         late = 0.0 if self._began is None else began - self._began
+        self.overlap = round(min(0.0, late)) if self._unit <= _EXACT else 0
         most = self._most if self._unsure else min(self._most, max(self._least / 2, 2 * self._unit + _SLACK))
         if self._unsure == _FIRST_FRAMES - 1 and abs(late) <= self._most:
             self._began, late = began, 0.0  # libav may have dropped samples of the first frame
