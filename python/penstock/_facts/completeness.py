@@ -172,7 +172,8 @@ class SoundEnd:
 
     def take(self, packet: Packet[Any]) -> None:
         """Looks at the next packet."""
-        self.has_bytes |= packet.size > 0
+        if packet.size:
+            self.has_bytes = True
         if self.position is None:
             self.position = packet.pos
         if (pts := packet.pts) is None:
@@ -180,7 +181,9 @@ class SoundEnd:
         if self._last is not None and pts < self._last and self.back is None:
             self.back = self._last
         self._last = pts
-        self.end = max(self.end or 0, pts + (packet.duration or 0))
+        ends = pts + (packet.duration or 0)
+        if self.end is None or ends > self.end:
+            self.end = ends
 
 
 def why_sound_incomplete(source: str, media: MediaInfo, audio: AudioInfo) -> str | None:
