@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 
 #: Threads of libav at most. Chosen: each has a frame in flight, and libav itself starts no more if it may choose.
 MOST_THREADS = 16
-_NO_LENGTH = (
-    "the server told no length and closed the connection, so the video may be cut. Check the last time_s"
-)
+#: What to say of a URL that may have been cut.
+NO_LENGTH = "the server told no length and closed the connection, so the file may be cut. Check where it ends"
 # libav counts in signed 64 bits; what lies beyond any of them lies beyond the file, too.
 _LAST_PLACE = 2**63 - 1
 # What the child of a fork inherits, and must not free.
@@ -207,16 +206,11 @@ class OpenVideo:
         try:
             yield from self._unwrapped.all(demux(self.container, self._stream))
         except LibavError as failure:
-            if self._is_end_of_answer(failure):
-                self.warning = _NO_LENGTH
+            if is_end_of_answer(self.container, self._chosen.source, failure):
+                self.warning = NO_LENGTH
                 return
             self._failure = failure  # libav may not tell of it twice
             raise
-
-    def _is_end_of_answer(self, failure: LibavError) -> bool:
-        """Whether a server has ended an answer without a length by closing the connection, which libav calls EIO."""
-        is_http = self._chosen.source.startswith(("http:", "https:"))
-        return is_http and failure.errno == errno.EIO and (self.container.size or 0) < 0
 
     def give_back(self, packets: Iterable[Packet]) -> None:
         """Lets `packets` give these again, before all others."""
@@ -277,6 +271,12 @@ class OpenVideo:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def is_end_of_answer(container: InputContainer, source: str, failure: LibavError) -> bool:
+    """Whether a server has ended an answer without a length by closing the connection, which libav calls EIO."""
+    is_http = source.startswith(("http:", "https:"))
+    return is_http and failure.errno == errno.EIO and (container.size or 0) < 0
 
 
 def _decoder_like(stream: VideoStream) -> VideoCodecContext:
