@@ -309,6 +309,22 @@ def test_frames_of_mxf_whose_times_are_those_of_decoding_are_shown_evenly(tmp_pa
     assert times == pytest.approx([number / 30 for number in range(60)])
 
 
+@pytest.mark.parametrize("options", [{}, {"isolated": True}, {"start": 0.3}])
+@pytest.mark.parametrize(
+    ("ending", "codec"),
+    [("m1v", "mpeg1video"), ("m2v", "mpeg2video"), ("h264", "libx264"), ("mxf", "libx264")],
+)
+def test_filters_keep_the_times_of_frames_whose_times_are_made_up(
+    tmp_path: Path, ending: str, codec: str, options: dict[str, Any]
+) -> None:
+    source = "testsrc=s=64x48:r=30:d=1"
+    path = made(tmp_path / f"a.{ending}", "-c:v", codec, "-bf", "2", "-pix_fmt", "yuv420p", source=source)
+    first = 9 if "start" in options else 0
+    frames, times, reason = ends(path, filters="null", **options)
+    assert times == pytest.approx([number / 30 for number in range(first, 30)]) and reason is None
+    assert frames == ends(path)[0][first:]
+
+
 def test_times_that_go_back_lead_to_the_same_frames_everywhere(tmp_path: Path) -> None:
     """Two transport streams in one file, with the counters of a single one."""
     part = made(tmp_path / "part.ts", *H264, source="testsrc2=s=64x48:r=25:d=1").read_bytes()

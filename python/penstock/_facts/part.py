@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 from math import ceil, floor, lcm
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,9 @@ import numpy as np
 from av.error import FFmpegError as LibavError
 
 from penstock._facts.completeness import CHEAP_BYTES
-from penstock._facts.index import REORDERED, Unwrapped
+from penstock._facts.index import REORDERED, Unwrapped, are_times_of_decoding, names_frames, packets_of
 from penstock._facts.info import zero_of
-from penstock._facts.opening import demux, only_frame, open_stream
+from penstock._facts.opening import demux, has_no_times, only_frame, open_stream
 from penstock._facts.seeking import ROUNDED_S, Clock, exact, first_pts, last_pts, rounded_s
 from penstock._ffmpeg.command import endpoints
 from penstock._formats import containers
@@ -183,6 +184,27 @@ def begins(start: float, track: Track) -> Begins | None:
                 is_whole = only_frame(stream.codec_context, keyframe) is not None
                 return Begins(time_s(pts), time_s(keyframe.pts) if is_whole else None)
     return None
+
+
+def even_rate(track: Track) -> Fraction | None:
+    """`Questions.even_rate`, by the packets of a regular file."""
+    source, media, video = track.source, track.media, track.video
+    if endpoints.identity(source) is None or video.is_attached_picture or video.frame_rate is None:
+        return None
+    steps: set[int] = set()
+    with (
+        suppress(DecoderError, LibavError),
+        open_stream(source, media.container, video.index) as (file, stream),
+    ):
+        if has_no_times(media.container):
+            # A frame of which a field is repeated, as in films for television, lasts longer. 0 and 1 are unknown.
+            steps = {packet.duration for packet in demux(file, stream) if (packet.duration or 0) > 1}
+        else:
+            packets = packets_of(islice(demux(file, stream), REORDERED + 1))
+            if names_frames(packets, stream) and are_times_of_decoding(packets, stream):
+                steps = {*np.diff(packets.pts).tolist()}
+    is_whole = (1 / (video.frame_rate * video.time_base)).denominator == 1
+    return video.frame_rate if len(steps) == 1 and is_whole else None
 
 
 def _shown_at(part: Part, packets: Iterable[Any]) -> tuple[int, Any] | None:
