@@ -294,7 +294,7 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
         has_separate_alpha=_has_separate_alpha(stream, first.codec),
         extras=_extras(side_data),
         is_attached_picture=is_cover,
-        is_tile=Disposition.dependent in stream.disposition,
+        is_tile=_is_tile(stream),
         late_units=first.late_units,
     )
 
@@ -610,6 +610,13 @@ def _orientation(
     a, b, _, c, d = map(int, struct.unpack_from("=5i", found))
     turned = math.degrees(math.atan2(b / (math.hypot(b, d) or 1), a / (math.hypot(a, c) or 1)))
     return round(turned) % 360, a * d - b * c < 0
+
+
+def _is_tile(stream: VideoStream) -> bool:
+    """Whether it is one of the tiles of a picture. libheif makes a picture of an odd size a grid of a single one."""
+    streams = stream.container.streams.video
+    has_others = sum(Disposition.dependent in one.disposition for one in streams) > 1
+    return Disposition.dependent in stream.disposition and has_others
 
 
 def _mastering_display(side_data: Mapping[str, bytes]) -> MasteringDisplay | None:
