@@ -469,12 +469,16 @@ def _reading(
     """FFmpeg's arguments that read the stream, and the filters that drop what is before ``start``."""
     source, media, video = track.source, track.media, track.video
     seek, trim = seek_arguments(options.start, source, media, video, end=options.end, keyframe_s=keyframe_s)
+    is_raw, start = has_no_times(media.container), round(Fraction(video.start_s or 0.0) / video.time_base)
     if rate is not None:
-        step = 1 / (rate * video.time_base)
+        step, first = 1 / (rate * video.time_base), 0 if is_raw else start
         # FFmpeg makes its filters again where the size changes. Then it counts from the time that it has made up.
-        count = f"setpts='if(N,PREV_OUTPTS+{step},if(lt(PTS,{_FEW_FRAMES * step}),0,PTS))'"
+        count = f"setpts='if(N,PREV_OUTPTS+{step},if(lt(PTS,{first + _FEW_FRAMES * step}),{first},PTS))'"
         trim = [f"settb={video.time_base}", count, *trim]
-    elif has_no_times(media.container):
+    elif video.late_units:
+        # FFmpeg may give the first frame an earlier time than it has in the file, but none of the others.
+        trim = [f"settb={video.time_base}", f"setpts='max(PTS,{start + video.late_units})'", *trim]
+    elif is_raw:
         # Before 7, FFmpeg begins later with a raw stream whose frames are reordered.
         trim = ["setpts=PTS-STARTPTS", *trim]
     return [

@@ -13,18 +13,26 @@ import numpy as np
 from av.error import FFmpegError as LibavError
 
 from penstock._facts.completeness import CHEAP_BYTES
-from penstock._facts.index import REORDERED, Unwrapped, are_times_of_decoding, names_frames, packets_of
+from penstock._facts.index import (
+    REORDERED,
+    Unwrapped,
+    are_times_of_decoding,
+    names_frames,
+    packet_of,
+    packets_of,
+)
 from penstock._facts.info import zero_of
-from penstock._facts.opening import demux, has_no_times, only_frame, open_stream
+from penstock._facts.opening import decode, demux, has_no_times, only_frame, open_stream
 from penstock._facts.seeking import ROUNDED_S, Clock, exact, first_pts, last_pts, rounded_s
 from penstock._ffmpeg.command import endpoints
 from penstock._formats import containers
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
+    from av.video.stream import VideoStream
 
     from penstock._facts.info import MediaInfo, Track, VideoInfo
 
@@ -200,18 +208,34 @@ def even_rate(track: Track) -> Fraction | None:
             # A frame of which a field is repeated, as in films for television, lasts longer. 0 and 1 are unknown.
             steps = {packet.duration for packet in demux(file, stream) if (packet.duration or 0) > 1}
         else:
-            packets = packets_of(islice(demux(file, stream), REORDERED + 1))
-            if names_frames(packets, stream) and are_times_of_decoding(packets, stream):
-                steps = {*np.diff(packets.pts).tolist()}
+            read = demux(file, stream)
+            first = [*islice(read, REORDERED + 1)]
+            packets = packets_of(first)
+            is_named = names_frames(packets, stream) and are_times_of_decoding(packets, stream)
+            if is_named and _are_reordered(first, stream):
+                steps = {*np.diff([*packets.pts.tolist(), *(packet.pts for packet in read)]).tolist()}
     is_whole = (1 / (video.frame_rate * video.time_base)).denominator == 1
     return video.frame_rate if len(steps) == 1 and is_whole else None
 
 
+def _are_reordered(packets: Sequence[Any], stream: VideoStream) -> bool:
+    """Whether a decoder gives the frames of packets in another order."""
+    given: list[int] = []
+    with suppress(LibavError):
+        for number, packet in enumerate(packets):
+            packet.pts = number
+            given += map(packet_of, decode(stream.codec_context, packet))
+    return given != sorted(given)
+
+
 def _shown_at(part: Part, packets: Iterable[Any]) -> tuple[int, Any] | None:
     """The time of the frame that is on screen at the start of a part, and the keyframe before it; None if one lacks."""
-    shown, keyframe, later = list[tuple[int, int]](), None, 0
+    shown, keyframe, later, is_sure = list[tuple[int, int]](), None, 0, True
     for packet in packets:
-        if not packet.size or packet.is_discard or packet.pts is None:
+        if not packet.size or packet.is_discard:
+            continue
+        if packet.pts is None:
+            is_sure = False
             continue
         later += packet.pts > part.at
         if later > REORDERED:
@@ -221,4 +245,5 @@ def _shown_at(part: Part, packets: Iterable[Any]) -> tuple[int, Any] | None:
             shown.append((packet.pts, packet.duration or 0))
     if keyframe is None or not (later or part.least < part.end_of(*max(shown))):
         return None
-    return max(shown)[0], keyframe
+    # Between that frame and the start of the part may be one whose time isn't known.
+    return (max(shown)[0], keyframe) if is_sure or part.at < part.end_of(*max(shown)) else None

@@ -23,7 +23,7 @@ from av.stream import Disposition
 
 from penstock._common.deadline import Deadline
 from penstock._common.shortage import error_of_libav
-from penstock._facts.index import REORDERED, facts_of, shows_nothing
+from penstock._facts.index import REORDERED, facts_of, has_false_beginning, shows_nothing
 from penstock._facts.info import RANGES, AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo, matrix_name
 from penstock._facts.isolation import Isolation
 from penstock._facts.opening import (
@@ -461,14 +461,16 @@ def _first_frame(codec: VideoCodecContext, packets: Sequence[Packet]) -> VideoFr
 
 def _late_units(codec: VideoCodecContext, packets: Sequence[Packet]) -> int:
     """`VideoInfo.late_units`: libav gives a frame the time of the packet with which the decoder returns it."""
-    if not packets or packets[0].pts is not None or packets[0].dts is None or not codec.has_b_frames:
+    if not packets or packets[0].dts is None or not codec.has_b_frames:
+        return 0
+    if packets[0].pts is not None and not has_false_beginning(map(facts_of, packets)):
         return 0
     own = cast("VideoCodecContext", av.CodecContext.create(codec.codec.name, "r"))
     own.extradata, own.width, own.height, own.thread_count = codec.extradata, codec.width, codec.height, 1
     with suppress(LibavError, DecoderError, EOFError, ValueError):
         for packet in (*packets[: REORDERED + 1], None):
             for frame in decode(own, packet):
-                is_first = frame.key_frame and frame.pts is None and frame.dts is not None
+                is_first = frame.key_frame and frame.pts == packets[0].pts and frame.dts is not None
                 return int(frame.dts - packets[0].dts) if is_first else 0
     return 0
 

@@ -21,7 +21,7 @@ class Questions(Protocol):
         """Where a part from a time on begins; None if packets don't tell."""
 
     def even_rate(self) -> Fraction | None:
-        """The rate at which the frames come, one after another from 0 on, whatever the times that FFmpeg makes up.
+        """The rate at which the frames come, one after another, whatever the times that FFmpeg makes up.
 
         None if the file has times, or the frames come unevenly.
         """
