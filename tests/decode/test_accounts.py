@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import av
+import numpy as np
 import pytest
 from support.cases import ffmpegs, needs
 from support.media import ffmpeg
@@ -351,6 +352,22 @@ def test_the_first_frame_is_not_early_where_the_container_has_times_of_decoding_
     assert check(path, 25) == pytest.approx([number / 25 for number in range(25)])
     with Decoder(path, start=0.161, filters="null") as decoder:
         assert next(decoder).time_s == pytest.approx(0.16)
+
+
+@pytest.mark.parametrize("options", [{}, {"isolated": True}, {"filters": "null"}])
+@pytest.mark.parametrize("pixel_format", ["rgb24", "gray"])
+def test_columns_that_a_codec_hides_at_the_left_are_not_returned(
+    tmp_path: Path, pixel_format: str, options: dict[str, Any]
+) -> None:
+    whole = made(tmp_path / "whole.mp4", *H264, source="testsrc2=s=64x48:r=25:d=0.2")
+    path = tmp_path / "a.mp4"
+    ffmpeg("-i", whole, "-c", "copy", "-bsf:v", "h264_metadata=crop_left=10:crop_top=4:crop_right=2", path)
+    with Decoder(whole, pixel_format=pixel_format) as decoder:
+        wanted = [frame[4:, 10:62] for frame in decoder]
+    with Decoder(path, pixel_format=pixel_format, **options) as decoder:
+        assert decoder.size == (52, 44)
+        for frame, picture in zip(decoder, wanted, strict=True):
+            assert np.array_equal(frame, picture)
 
 
 def test_times_that_go_back_lead_to_the_same_frames_everywhere(tmp_path: Path) -> None:

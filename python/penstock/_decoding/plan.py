@@ -483,7 +483,7 @@ def _reading(
         trim = ["setpts=PTS-STARTPTS", *trim]
     return [
         # Times and pictures as they are in the file: FFmpeg 5.1 does not see each display matrix.
-        *("-copyts", "-noautorotate", *uncropped),
+        *("-copyts", "-noautorotate", *uncropped, "-flags", "unaligned"),
         *seek,
         *(() if decoder is None else (f"-c:{video.index}", decoder)),
         *(() if options.settings.threads is None else ("-threads", str(options.settings.threads))),

@@ -27,6 +27,7 @@ from penstock._facts.index import REORDERED, facts_of, has_false_beginning, show
 from penstock._facts.info import RANGES, AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo, matrix_name
 from penstock._facts.isolation import Isolation
 from penstock._facts.opening import (
+    EXACT_CROP,
     decode,
     demux,
     has_no_times,
@@ -407,6 +408,7 @@ def read_beginnings(
     decoded = {number: stream.codec_context for number, stream in videos.items() if number != undecoded}
     for codec in decoded.values():
         codec.thread_type, codec.thread_count = ThreadType.NONE, 1
+        codec.flags |= EXACT_CROP
     # The header of QuickTime and MP4 files has the average.
     has_average = media.format.name == endpoints.QUICKTIME
     streams: list[Any] = [*videos.values(), *(_audios(media) if has_average else ())]
