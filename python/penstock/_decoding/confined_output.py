@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock._decoding.confined_engine import END_GRACE_S
 from penstock._decoding.confined_records import FRAME, RECORD, write_record, writer_to
-from penstock._decoding.program_frames import Steps, written_frames
+from penstock._decoding.program_frames import written_frames
 from penstock._facts.confined_process import ConfinedProcess
 from penstock._facts.isolated_facts import confined
 from penstock._native import Reader
@@ -29,23 +29,19 @@ class _Sent:
     """What the process says after the last frame."""
 
     frames: int
-    is_lost: bool
-    latest: int | None
-    longest: int
 
 
 def main(request: dict[str, Any], records: int) -> None:
     """Sends the frames of the NUT in its standard input, after it has confined itself."""
     _, answered = confined(request)
-    steps = Steps(Fraction(*request["time_base"]))
 
     def sent() -> _Sent:
         count = 0
         with writer_to(records) as writer:
-            for pts, packet in written_frames(0, request["frame_bytes"], steps):
+            for pts, packet in written_frames(0, request["frame_bytes"], Fraction(*request["time_base"])):
                 write_record(writer, FRAME, count, pts, packet)
                 count += 1
-        return _Sent(count, steps.is_lost, steps.latest, steps.longest)
+        return _Sent(count)
 
     answered(sent)
 
@@ -56,9 +52,6 @@ class ConfinedOutput:
     Args:
         isolation: the file that the program reads.
         output, frame_bytes, time_base, policy: as for `ProgramFrames`.
-
-    Attributes:
-        steps: how the timestamps were read, once all were.
     """
 
     def __init__(
@@ -69,7 +62,6 @@ class ConfinedOutput:
         time_base: Fraction,
         policy: ThreadPolicy | Priority | None,
     ) -> None:
-        self.steps = Steps(time_base)
         self._isolation = isolation
         self._is_cut = False
         request = {
@@ -113,7 +105,6 @@ class ConfinedOutput:
         sent = self._isolation.answer(printed, _Sent, process, frames)
         if self._is_cut or sent.frames != frames:
             raise self._strange()
-        self.steps.is_lost, self.steps.latest, self.steps.longest = sent.is_lost, sent.latest, sent.longest
 
     def _strange(self) -> Exception:
         reason = f"{self._isolation.path}: libav's process sent something else than frames"

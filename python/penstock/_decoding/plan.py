@@ -17,7 +17,7 @@ from av.video.format import names as video_formats  # type: ignore[attr-defined]
 from penstock._common.messages import argument
 from penstock._decoding.framing import Delivery, Form, Framing, chroma_steps
 from penstock._decoding.planes import blank_rows
-from penstock._decoding.program_frames import Steps
+from penstock._decoding.program_frames import writing_arguments
 from penstock._decoding.session import OTHER_SIZE
 from penstock._facts.info import MediaInfo, Track, VideoInfo
 from penstock._facts.opening import has_no_times
@@ -175,7 +175,7 @@ class DecodePlan:
     def arguments(self) -> list[str]:
         """FFmpeg's arguments."""
         reading, trim = self._reading()
-        count, steps = self.options.count, Steps(self.track.video.time_base)
+        count, time_base = self.options.count, self.track.video.time_base
         # FFmpeg's `scale` takes other sizes and formats as they come, and needs not begin again for them.
         is_scaled = not (self.rotation_filters or self.options.filters) and self.filters[0].startswith(
             "scale="
@@ -183,10 +183,10 @@ class DecodePlan:
         return [
             *(("-reinit_filter", "0") if is_scaled else ()),
             *reading,
-            *("-filter:v", ",".join([*trim, *self.rotation_filters, *self.filters, *steps.filters()])),
+            *("-filter:v", ",".join([*trim, *self.rotation_filters, *self.filters, f"settb={time_base}"])),
             *("-pix_fmt", self.ffmpeg_format),
             *(() if count is None else ("-frames:v", str(count))),
-            *steps.output_arguments(),
+            *writing_arguments(time_base),
         ]
 
     def beginning_arguments(self, *, before_start: bool) -> list[str]:

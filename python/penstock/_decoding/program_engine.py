@@ -6,20 +6,17 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 from heapq import heappush
 from io import FileIO
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from penstock._common.deadline import Deadline
-from penstock._common.messages import plural
 from penstock._common.reports import DecoderEngine, DecoderStats
 from penstock._decoding.confined_output import ConfinedOutput
 from penstock._decoding.engine import Made
 from penstock._decoding.libav_engine import LibavEngine
 from penstock._decoding.pixels import ProgramPixels
-from penstock._decoding.program_frames import ProgramFrames, Steps
+from penstock._decoding.program_frames import ProgramFrames
 from penstock._decoding.sequence import SequenceFrame
 from penstock._decoding.session import KILL_GRACE_S, LATE, DecodeSession, OnDemand
 from penstock._decoding.turns import Read
@@ -97,12 +94,12 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
             is_strict=not plan.options.conceal_errors,
             sandbox=None if isolation is None else isolation.sandbox,
         )
-        self._check_times(track)
         self.plan, self.questions = plan, questions
         self._program, self._written, self._frame_bytes = program, written, frame_bytes
         self._isolation = isolation  # which keeps the file open
         self._frames: ProgramFrames | ConfinedOutput | None = None
-        self._count = 0
+        self._count = self._longest = 0  # frames, and the longest step between the times of two
+        self._latest: int | None = None  # the latest time
         self._most: int | None = None  # frames, after which FFmpeg is ended
         self._is_before_part = plan.options.start is not None and not knows_first
         self._held: tuple[int, Any] | None = None  # the last frame before `start`
@@ -110,17 +107,6 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
         if self._is_before_part:
             self._most = plan.options.count
             self._written = replace(written, options=replace(written.options, start=None, count=None))
-
-    @staticmethod
-    def _check_times(track: Track) -> None:
-        video = track.video
-        first_s, unit_s = video.start_s or 0.0, video.time_base
-        if not Steps(unit_s).can_begin(round(Fraction(first_s) / unit_s)):
-            raise DecoderError(
-                f"the times of {track.media.path} begin at {first_s:.0f} s, in units of {unit_s} s, which the FFmpeg "
-                "program can't count exactly. Leave out `filters` and what else needs the program, or let the times "
-                f"begin at 0: ffmpeg -i {quote(track.media.path)} -c copy OUT.mkv"
-            )
 
     def advance(self) -> SequenceFrame | None:
         """The next frame; None if it isn't there yet. Waits as long as it takes.
@@ -141,6 +127,9 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
         if read is None:
             raise StopIteration  # whether all is well is found out where a caller can try again
         self._count += 1
+        if self._latest is not None:
+            self._longest = max(self._longest, read[0] - self._latest)
+        self._latest = read[0] if self._latest is None else max(self._latest, read[0])
         return SequenceFrame(self._count - 1, *read)
 
     def _first_of_part(self, read: tuple[int, Any] | None) -> tuple[int, Any] | None:
@@ -209,23 +198,11 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
         has_ended = self.session.process.seconds_since_end() >= DRAIN_GRACE_S
         return has_ended and self._frames is not None and self._frames.waits()
 
-    @property
-    def _steps(self) -> Steps:
-        assert self._frames is not None
-        return self._frames.steps
-
     def _given(self, _: DecodeSession[tuple[int, Any]]) -> int:
         return self._count
 
     def _end_of(self, run: DecodeSession[tuple[int, Any]]) -> End:
         run.has_succeeded = run.has_succeeded or self._has_enough
-        if self._steps.is_lost:
-            after = f"after {plural(self._count, 'frame')}"
-            remedy = ". Leave out `filters`" if self.plan.options.filters else ""
-            return End(
-                f"a time is missing or too far from 0, or the size or format changes where the times go back, {after}"
-                + remedy
-            )
         end = super()._end_of(run)
         if end.reason is None and not self._count:
             return End(completeness.why_no_frames(self.plan.track.media, self.plan.options.start))
@@ -234,11 +211,11 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
     def _is_all_asked_for(self, run: DecodeSession[tuple[int, Any]]) -> bool:
         if self._count == self.plan.options.count:
             return True
-        part, steps = self.plan.part, self._steps
-        return steps.latest is not None and not part.has(steps.latest + max(steps.longest, part.usual))
+        part, latest = self.plan.part, self._latest
+        return latest is not None and not part.has(latest + max(self._longest, part.usual))
 
     def _end_of_file(self, run: DecodeSession[tuple[int, Any]]) -> End:
-        options, last = self.plan.options, self._steps.latest
+        options, last = self.plan.options, self._latest
         if last is None or options.filters or changes_frames(options.input_options):
             return End()  # the options may make what was delivered different from the file
         unit = float(self.plan.track.video.time_base)
@@ -246,7 +223,7 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
             completeness.Delivered(
                 frames=self._count if options.start is None else None,
                 last_s=last * unit,
-                longest_s=self._steps.longest * unit,
+                longest_s=self._longest * unit,
             )
         )
 
