@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
+import struct
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from av.video.format import names as video_formats  # type: ignore[attr-defined]
 
@@ -18,24 +16,23 @@ from penstock._common.control_groups import whole_cpus
 from penstock._common.deadline import Deadline
 from penstock._common.messages import plural
 from penstock._common.reports import DecoderEngine, DecoderStats
-from penstock._decoding.confined_records import FRAME, RECORD
 from penstock._decoding.engine import Made
 from penstock._decoding.open_video import MOST_THREADS
 from penstock._decoding.plan import DecodeOptions, DecodePlan, plan_decode
 from penstock._facts.confined_process import ConfinedProcess
-from penstock._facts.exact_json import pack
 from penstock._facts.info import MediaInfo, Track, VideoInfo
 from penstock._facts.isolation import Isolation
 from penstock._facts.probing import PATIENCE_S
 from penstock._facts.seeking import Clock
 from penstock._ffmpeg.program.process import Session, warn_unclosed
 from penstock._native import Reader
-from penstock.errors import ClosedError, DecoderError, StalledError, TruncatedStreamError
+from penstock.errors import ClosedError, DecoderError, TruncatedStreamError
 
 if TYPE_CHECKING:
+    from penstock._common.types import Priority
     from penstock._facts.questions import Questions
     from penstock._facts.source import Source
-    from penstock._native import Frame
+    from penstock._native import Frame, ThreadPolicy
 
 T = TypeVar("T")
 
@@ -45,52 +42,48 @@ LATE = "libav's process delivered nothing"
 END_GRACE_S = 5.0
 # Guessed: a process that was killed is gone within milliseconds, unless the kernel has it wait for a lost server.
 _KILL_GRACE_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """What the process says after the last frame: how many there were, and what is strange about the file."""
-
-    frames: int
-    warning: str | None
+#: What comes before the bytes of each frame: a word that says that it is one, its number from 0, and its time. As long
+#: as a line of a processor's cache, so that the samples lie at a multiple of that.
+RECORD = struct.Struct("=8sqq40x")
+FRAME, END = b"a frame\n", b"the end\n"
 
 
 class Confined(Session):
-    """A process that confines itself, opens the file once, and sends frames.
+    """A process that confines itself, opens the file once, and sends frames: it runs `FrameCalls`.
 
     Nothing that it sends is believed: the size of a frame follows from the facts about the file and from the options.
 
     Args:
         isolation: the file.
-        answers: how many lines it prints.
-        request: what it is asked, besides the options.
+        passed: as for `ConfinedProcess`.
 
     Attributes:
         isolation: as above.
+        frame_bytes: bytes of a frame.
     """
 
     kind = "decoder"
     error = DecoderError
     process: ConfinedProcess
-    #: A line that has it begin to send.
-    begin = b""
+    frame_bytes: int
+    _queue_items: int | None = None
+    _policy: ThreadPolicy | Priority | None = None
+    _sending: int
 
     def __init__(
-        self, isolation: Isolation, options: DecodeOptions, answers: int, title: str = "", **request: object
+        self,
+        isolation: Isolation,
+        title: str,
+        stall_timeout: float | None = None,
+        *,
+        passed: int | None = None,
     ) -> None:
-        packed = pickle.dumps(replace(options, isolated=False)).hex()
-        command = isolation.command(_CHILD, {"options": packed, **request}, isolation.sandbox.cpu_s)
-        super().__init__(ConfinedProcess(*command, answers), title, options.settings.stall_timeout)
-        self.isolation, self._options = isolation, options
+        super().__init__(isolation.process(_CHILD, isolation.sandbox.cpu_s, passed), title, stall_timeout)
+        self.isolation = isolation
         self._reader: Reader | None = None
         self._lock = threading.RLock()  # a signal handler may close the decoder
         self._is_cut = False
         self._begun_s: float | None = None
-
-    @property
-    def record_bytes(self) -> int:
-        """Bytes of a record, without what comes before."""
-        raise NotImplementedError
 
     @property
     def reader(self) -> Reader:
@@ -103,24 +96,23 @@ class Confined(Session):
                     try:
                         self._reader = Reader(
                             self.process.records,
-                            frame_bytes=RECORD.size + self.record_bytes,
-                            queue_items=self._options.settings.queue_items,
+                            frame_bytes=RECORD.size + self.frame_bytes,
+                            queue_items=self._queue_items,
+                            policy=self._policy,
                         )
                     except (OSError, ValueError):
                         self.check_usable()  # another thread has closed it
                         raise
-                    self._tell(self.begin)
+                    self._begin()
                     self.process.records.close()  # the reader has a duplicate
                 if not self.is_open:  # a signal handler has closed it
                     self._reader.close()
         return self._reader
 
-    def _tell(self, line: bytes) -> None:
-        """Writes a line to it."""
-        with suppress(BrokenPipeError):  # it has ended, which its answer shows
-            os.write(self.process.stdin.fileno(), line)
+    def _begin(self) -> None:
+        """Has the process begin to send: `_sending` is the number of that call."""
 
-    def _take(self, timeout_s: float) -> Frame | None:
+    def _take(self, timeout_s: float | None) -> Frame | None:
         """A record; None behind the last one."""
         try:
             return self.reader.read(timeout=timeout_s)
@@ -131,8 +123,28 @@ class Confined(Session):
             self.check_usable()
             return None  # another thread saw the end first and closed the reader
 
+    def _frame(self, record: Frame, number: int) -> tuple[int, int, memoryview]:
+        """The number, the time and the bytes of the frame of that number, which a record should be."""
+        kind, index, pts = RECORD.unpack_from(record)
+        if kind != FRAME or index != number:
+            raise self._strange(record.index)
+        return index, pts, memoryview(record)[RECORD.size :]
+
+    def _finish(self, deadline: Deadline) -> str | None:
+        """Ends the process behind its last record. Returns what it says of the file, after the number of frames."""
+        printed = self.process.answer(self._sending, deadline.at_most(END_GRACE_S))
+        if printed is None and deadline.is_over():
+            raise deadline.late(LATE)
+        self._kill()
+        kind = cast("type[tuple[int, str | None]]", tuple[int, str | None])
+        frames, warning = self.isolation.answer(printed or b"", kind, self.process, self.delivered)
+        if self._is_cut or frames != self.delivered:
+            raise self._strange(self.delivered)
+        return warning
+
     def _strange(self, frames: int) -> DecoderError:
-        """The error if it has sent something else than it should."""
+        """The error if it has sent something else than it should, which ends it."""
+        self._kill()
         reason = f"{self.isolation.path}: libav's process sent something else than frames"
         return self.isolation.failure(f"{reason}, after {plural(frames, 'frame')}", self.process, frames)
 
@@ -197,7 +209,6 @@ class ConfinedEngine(Confined):
     plan: DecodePlan
 
     account = policy = None
-    begin = b"null\n"
 
     def lend(self) -> None:
         """Nothing: libav decodes elsewhere."""
@@ -209,10 +220,10 @@ class ConfinedEngine(Confined):
         stream: int | None,
         choose: Callable[[MediaInfo], VideoInfo],
     ) -> None:
-        super().__init__(isolation, options, 3, stream=stream)
+        super().__init__(isolation, "", options.settings.stall_timeout)
         self.warning: str | None = None
-        self._asked = 0  # questions that this process got
-        self._choose = choose
+        self._options, self._stream, self._choose = options, stream, choose
+        self._queue_items = options.settings.queue_items
         self._failure: DecoderError | None = None
         self._is_judged = False
         self._ended_s: float | None = None
@@ -221,11 +232,10 @@ class ConfinedEngine(Confined):
 
     def connect(self) -> None:
         """Waits for the facts, and makes the plan."""
-        printed = self.process.answer(0, PATIENCE_S)
-        path = self.isolation.path
-        if printed is None:
-            raise StalledError(f"{path} was not read within {PATIENCE_S:g} s", PATIENCE_S)
-        media = self.isolation.named(self.isolation.answer(printed, MediaInfo, self.process))
+        call = self.process.call("opened", packed(self._options), self._stream)
+        path, printed = self.isolation.path, self.process.answer(call, PATIENCE_S)
+        answer = self.isolation.answer(printed, MediaInfo, self.process, timeout_s=PATIENCE_S)
+        media = self.isolation.named(answer)
         impossible = self.isolation.failure(f"{path} has impossible facts", self.process)
         video = self._choose(media)
         if not self._is_possible(media, video):
@@ -234,26 +244,25 @@ class ConfinedEngine(Confined):
             self.plan = plan_decode(None, Track(self.isolation.file.url, media, video), self._options)
         except (ArithmeticError, LookupError, AttributeError) as strange:
             raise impossible from strange
-        if self.record_bytes > (most := self.process.sandbox.memory_bytes):
+        self.frame_bytes = self.plan.delivered.frame_bytes
+        if self.frame_bytes > (most := self.process.sandbox.memory_bytes):
             reason = f"a frame takes more than {most >> 20} MiB of memory, the limit of isolated reading"
             raise self.isolation.failure(f"{path}: {reason}", self.process)
         self.questions: Questions = self.isolation.about(video.index, self._ask)
         self.title = self.plan.title
 
     def _ask(self, question: str, kind: type[T], *arguments: object) -> T:
-        """The answer to one of `Questions`: the first one by this process, which sends frames afterwards."""
+        """The answer to one of `Questions`, by this process as long as it sends no frames."""
+        about = self.plan.track.video.index, question, *arguments
         with self._lock:
-            if self.is_closed or self._asked or self._reader is not None:
-                return self.isolation.ask(question, kind, None, self.plan.track.video.index, *arguments)
-            self._asked = 1
-            self._tell(json.dumps([question, pack(arguments)]).encode() + b"\n")
-            printed = self.process.answer(1, None)
+            if self.is_closed or self._reader is not None:
+                return self.isolation.ask("about", kind, None, *about)
+            printed = self.process.answer(self.process.call("about", *about), None)
         self.check_usable()
-        return self.isolation.answer(printed or b"", kind, self.process)
+        return self.isolation.answer(printed, kind, self.process)
 
-    @property
-    def record_bytes(self) -> int:
-        return self.plan.delivered.frame_bytes
+    def _begin(self) -> None:
+        self._sending = self.process.call("frames")
 
     def _is_possible(self, media: MediaInfo, video: VideoInfo) -> bool:
         """Whether a file can have these facts, from which the size of frames follows, and their times."""
@@ -303,12 +312,15 @@ class ConfinedEngine(Confined):
 
     def _made(self, record: Frame) -> Made:
         """The frame that a record is."""
-        kind, index, pts = RECORD.unpack_from(record)
-        if kind != FRAME or index != record.index or index == self._options.count:
-            self._kill()
-            self._end(self._strange(record.index))
+        try:
+            frame = self._frame(record, record.index)
+            if record.index == self._options.count:
+                raise self._strange(record.index)
+        except DecoderError as strange:
+            self._end(strange)
             self._check_failure()
-        return Made(index, pts, memoryview(record)[RECORD.size :])
+            raise
+        return Made(*frame)
 
     def _check_failure(self) -> None:
         """Raises why there are no more frames, if that is no end."""
@@ -321,17 +333,11 @@ class ConfinedEngine(Confined):
             self.check_usable()
             if self._is_judged:
                 return
-            printed = self.process.answer(1 + self._asked, deadline.at_most(END_GRACE_S))
-            if printed is None and deadline.is_over():
-                raise deadline.late(LATE)
-            self._kill()
-            self.check_usable()
             try:
-                sent = self.isolation.answer(printed or b"", Sent, self.process, self.delivered)
-                self.warning = sent.warning
-                is_whole = sent.frames == self.delivered and not self._is_cut
-                self._end(None if is_whole else self._strange(self.delivered))
+                self.warning = self._finish(deadline)
+                self._end(None)
             except DecoderError as failure:
+                self.check_usable()
                 self._end(failure)
 
     def _end(self, failure: DecoderError | None) -> None:
@@ -384,6 +390,11 @@ class ConfinedEngine(Confined):
         self._abandon()
         if self._reader is not None and not self._is_judged:
             warn_unclosed(self)
+
+
+def packed(options: DecodeOptions) -> str:
+    """The options for the process that decodes."""
+    return pickle.dumps(replace(options, isolated=False)).hex()
 
 
 def isolation_of(opened: Source, options: DecodeOptions) -> Isolation:
