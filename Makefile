@@ -156,7 +156,7 @@ fuzz: $(READY)-test $(READY)-native
 			target/fuzz-corpus/$$target -- -max_total_time=$(SECONDS_EACH) -rss_limit_mb=4096 -timeout=30 \
 			-print_final_stats=1 $(ARGS) || exit 1; \
 	done
-	PENSTOCK_FUZZ_S=$(SECONDS_EACH) $(IN_VENV) python -m pytest -q tests/test_hostile_words.py
+	PENSTOCK_FUZZ_S=$(SECONDS_EACH) $(IN_VENV) python -m pytest -q tests/decode/test_hostile_words.py
 
 findings:
 	@scripts/run_findings $(ARGS)

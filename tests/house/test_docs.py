@@ -18,7 +18,7 @@ from support.media import no_opengl
 import penstock
 from scripts import docs, run_page
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = [
     page
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))

@@ -27,7 +27,7 @@ from penstock.video import (
     find_ffmpeg,
 )
 
-PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "hdr.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "hdr.md"
 SIZE = (64, 64)
 LIGHT = {
     "mastering_display": MasteringDisplay(

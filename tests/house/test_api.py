@@ -22,7 +22,7 @@ from support.stub import FUNCTIONS, STUB
 import penstock
 from penstock import _native
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def public(names: object) -> set[str]:
@@ -255,7 +255,7 @@ def test_fifo_create_raises_if_the_path_exists(tmp_path: Path) -> None:
 
 def test_hints_name_the_distribution_and_extras_that_it_has() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    texts = [ROOT / "README.md", *ROOT.glob("python/**/*.py"), *ROOT.glob("tests/*.py")]
+    texts = [ROOT / "README.md", *ROOT.glob("python/**/*.py"), *ROOT.glob("tests/**/*.py")]
     hints = {hint for path in texts for hint in re.findall(r"(penstock[\w-]*)\[(\w+)\]", path.read_text())}
     assert {name for name, _ in hints} == {project["name"]} == {"penstock-io"}
     assert {extra for _, extra in hints} == set(project["optional-dependencies"])

@@ -26,7 +26,7 @@ from penstock.video import AudioTrack, EncoderSettings
 from scripts import run_page
 
 FPS = 30
-PAGE = Path(__file__).parents[1] / "docs/how-to/recording.md"
+PAGE = Path(__file__).parents[2] / "docs/how-to/recording.md"
 
 NO_DELAY = {"tune": "zerolatency"}
 SAFE: dict[str, Any] = {"crash_safe": True, "options": NO_DELAY}

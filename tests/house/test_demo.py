@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.media import decode, described, no_opengl
 
-DEMO = Path(__file__).parent.parent / "examples" / "demo.py"
+DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
 SIZE = (160, 120)
 SMALL = ["--size", "160", "120", "--seconds", "0.5"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-SOAK = Path(__file__).parent / "soak"
+SOAK = Path(__file__).parents[1] / "soak"
 
 
 @pytest.mark.exhaustive

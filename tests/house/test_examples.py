@@ -22,7 +22,7 @@ from support.media import decode, ffmpeg, no_opengl, no_wgpu
 import penstock
 from penstock import AudioDecoder, probe
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SIZE = (160, 120)
 FRAMES = 24
 

@@ -25,7 +25,7 @@ from penstock import fifo
 from penstock.rendering import plan, render_chunk
 from penstock.video import AudioTrack, Colors, EncoderSettings, find_ffmpeg
 
-PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "troubleshooting.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "troubleshooting.md").read_text()
 HEADINGS = re.findall(r"^### (.+)$", PAGE, re.MULTILINE)
 # By its symptom: the class of an error, and perhaps a word of its message.
 ERRORS = dict(re.findall(r"^### ([^`\n]+): (`.+`)$", PAGE, re.MULTILINE))
