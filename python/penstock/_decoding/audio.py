@@ -16,7 +16,7 @@ from penstock._common.messages import argument
 from penstock._decoding.engines import reasons_for_program
 from penstock._decoding.mixing import SampleForm, layout_of, matrix_of
 from penstock._decoding.open_sound import SoundInput
-from penstock._decoding.program_sound import ProgramInput, ProgramSound
+from penstock._decoding.program_sound import ProgramSound, SoundRun
 from penstock._decoding.session import DecoderBase, numbered_stream
 from penstock._decoding.sound_engine import SoundEngine
 from penstock._facts.info import AudioInfo, MediaInfo, check_decodable, exact_zero, without_decoder
@@ -70,8 +70,8 @@ class AudioDecoder(DecoderBase):
 
     **Engine.** libav (PyAV) decodes regular files and bytes in this process, without an FFmpeg program. An FFmpeg
     program, which the first read starts, reads pipes, FIFOs and URLs. It also reads files if you pass `input_options`,
-    `follow_playlists`, or `settings` with a program or a thread policy. `engine` reports which of the two reads, and
-    why.
+    `follow_playlists`, or `settings` with a program or a thread policy. The program only decodes: libav mixes and
+    resamples what it writes. `engine` reports which of the two reads, and why.
 
     **Samples.** Floating-point samples are between -1 and 1, or beyond if the audio itself is louder than full scale.
     Blocks follow each other without a gap: if the file has no packets for some time, the gap is left out.
@@ -153,34 +153,19 @@ class AudioDecoder(DecoderBase):
             self._audio = _chosen(self._media, stream)
             self._form = _form_of(self._audio, sample_rate, channels, dtype, rows)
             self._zero = _first_s(self._media, self._audio)
-            chosen = self._opened, self._media, self._audio, not conceal_errors
-            self._engine: SoundEngine | ProgramSound
+            chosen = SoundInput(self._opened, self._media, self._audio, not conceal_errors, settings.threads)
+            given = chosen, self._form, repr(self), self._part(start, end, duration)
+            self._engine: SoundEngine
             if program is None or reason is None:
-                self._engine = SoundEngine(
-                    SoundInput(*chosen, settings.threads),
-                    self._form,
-                    repr(self),
-                    self._part(start, end, duration),
-                )
+                self._engine = SoundEngine(*given)
                 return
             if end is not None:
                 duration = end - (max(0.0, float(self._zero)) if start is None else start)
-            self._engine = ProgramSound(
-                ProgramInput(
-                    *(
-                        program,
-                        reason,
-                        *chosen,
-                        start,
-                        duration,
-                        input_options or {},
-                        follow_playlists,
-                        settings,
-                    )
-                ),
-                self._form,
-                repr(self),
+            run = SoundRun(
+                *(program, chosen, start, duration, input_options or {}, settings, repr(self)),
+                follow_playlists=follow_playlists,
             )
+            self._engine = ProgramSound(*given, run, reason, settings.queue_items)
 
     @property
     def stream(self) -> AudioInfo:
@@ -285,7 +270,7 @@ class AudioDecoder(DecoderBase):
         self, starts_s: Sequence[float], duration_s: float
     ) -> tuple[npt.NDArray[Any], list[tuple[int, int]]]:
         check_place("duration_s", duration_s)
-        if not isinstance(self._engine, SoundEngine):
+        if isinstance(self._engine, ProgramSound):
             raise ValueError(
                 f"windows need libav in this process, but {self._engine.facts.reason}. Use read_all()"
             )

@@ -15,7 +15,7 @@ from penstock._common.control_groups import whole_cpus
 from penstock._decoding.confined_engine import END, FRAME, RECORD
 from penstock._decoding.confined_frames import Shown
 from penstock._decoding.engines import read_in_process
-from penstock._decoding.program_frames import written_frames
+from penstock._decoding.program_frames import written_packets
 from penstock._decoding.random_access import RenumberedError
 from penstock._facts import confined_child
 from penstock._facts.confined_child import Calls
@@ -23,7 +23,7 @@ from penstock._native import Writer
 
 if TYPE_CHECKING:
     from penstock._decoding.decoder import Decoder
-    from penstock._decoding.engine import Engine
+    from penstock._decoding.libav_engine import LibavEngine
     from penstock._facts.info import MediaInfo
     from penstock._facts.source import Source
 
@@ -35,7 +35,7 @@ class FrameCalls(Calls):
     """The same, and those that send frames."""
 
     # Set by `opened`, or `shown`.
-    engine: Engine
+    engine: LibavEngine
     decoder: Decoder
 
     def __init__(self, source: Source, records: int) -> None:
@@ -77,7 +77,8 @@ class FrameCalls(Calls):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             shown = self._shown()
-        return replace(shown, warning=self._words(caught))
+        # Otherwise the words are about why frames are missing.
+        return shown if shown.why_short is not None else replace(shown, warning=self._words(caught))
 
     def _shown(self) -> Shown:
         frames = self.decoder._frames()
@@ -95,11 +96,11 @@ class FrameCalls(Calls):
             self._writer.write(RECORD.pack(END, 0, 0) + bytes(self.decoder.frame_bytes))
         return None
 
-    def written(self, descriptor: int, frame_bytes: int, time_base: list[int]) -> tuple[int, None]:
+    def written(self, descriptor: int, time_base: list[int], frame_bytes: int) -> tuple[int, None]:
         """Sends the frames that a program writes to a pipe, as `frames` does."""
         count = 0
         with self._writer:
-            for pts, packet in written_frames(descriptor, frame_bytes, Fraction(*time_base)):
+            for pts, packet in written_packets(descriptor, Fraction(*time_base), frame_bytes):
                 self._send(count, pts, packet)
                 count += 1
         return count, None

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from penstock._common.deadline import Deadline
-from penstock._decoding.confined_engine import END, LATE, RECORD, Confined, isolation_of, packed
+from penstock._decoding.confined_engine import END, RECORD, Confined, isolation_of, packed
 from penstock._decoding.random_access import RenumberedError
+from penstock._facts.completeness import End
 from penstock.errors import StalledError
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from penstock._decoding.plan import DecodeOptions
     from penstock._facts.confined_process import ConfinedProcess
     from penstock._facts.source import Source
 
 T = TypeVar("T")
 
+_LATE = "libav's process delivered nothing"
 # Frames that are asked for at once. Chosen: their numbers fit into an empty pipe, so that nobody waits to ask.
 _ASKED = 500
 
@@ -66,6 +65,10 @@ class ConfinedFrames:
             self._account = self._running().shown
         return self._account
 
+    def end(self) -> End:
+        """What shows at the end of the file."""
+        return End(self.account.why_short, self.account.warning)
+
     def frames(self, places: Iterable[int]) -> Iterator[tuple[int, memoryview]]:
         """The frames at these places, each once, or twice, of which the second one counts.
 
@@ -81,7 +84,7 @@ class ConfinedFrames:
                 self._account = run.shown
                 raise
             except BaseException:
-                if not run.is_done:  # what it sends now is for nobody
+                if not run.has_answered:  # what it sends now is for nobody
                     self.close()
                 raise
 
@@ -103,7 +106,7 @@ class _Run(Confined):
     """A process that sends frames at the places that it is asked for.
 
     Attributes:
-        is_done: it has answered all that it was asked.
+        has_answered: it has answered all that it was asked.
     """
 
     # Set by `start`.
@@ -114,7 +117,7 @@ class _Run(Confined):
             isolation_of(opened, options), f"<Decoder {opened.path!r}>", options.settings.stall_timeout
         )
         self._call, self.frame_bytes = (packed(options), stream), frame_bytes
-        self.is_done, self._is_renumbered = True, False
+        self.has_answered, self._is_renumbered = True, False
         weakref.finalize(self, self._let_go, self.process)
 
     @staticmethod
@@ -127,56 +130,31 @@ class _Run(Confined):
         self.shown = self._answer(self.process.call("shown", *self._call), Shown)
 
     def _answer(self, call: int, kind: type[T]) -> T:
-        printed = self.wait_for(self._answered, Deadline(None), LATE, call)
+        printed = self.wait_for(self._answered, Deadline(None), _LATE, call)
         return self.isolation.answer(printed, kind, self.process)
 
     def _answered(self, call: int, timeout_s: float) -> bytes:
         if (printed := self.process.answer(call, timeout_s)) is None:
-            raise StalledError(LATE, timeout_s)
+            raise StalledError(_LATE, timeout_s)
         return printed
 
     def frames(self, places: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
         """The frames at these places."""
-        self.is_done, missing, left = False, {*places}, 2 * len(places)
+        self.has_answered, missing, left = False, {*places}, Counter(dict.fromkeys(places, 2))
         call = self.process.call("numbers", *places)
-        while (record := self.wait_for(self._take, Deadline(None), LATE)) is not None:
+        while (record := self.wait_for(self._take, Deadline(None), _LATE)) is not None:
             kind, place, _ = RECORD.unpack_from(record)
             if kind == END:
                 break
-            if place not in places or not left:
+            left[place] -= 1
+            if left[place] < 0:
                 raise self._strange(self.delivered)
-            left -= 1
             missing.discard(place)
-            _, _, memory = self._frame(record, place)
-            yield place, memory
+            yield place, self._frame(record, place)[2]
+        self.has_answered = record is not None
         renumbered = self._answer(call, cast("type[Shown | None]", Shown | None))
-        self.is_done = record is not None
         if renumbered is not None and not self._is_renumbered:
             self.shown, self._is_renumbered = renumbered, True
             raise RenumberedError
-        if missing or not self.is_done:
+        if missing or not self.has_answered:
             raise self._strange(self.delivered)
-
-
-class Delivered:
-    """Makes nothing of these frames: they are arrays already."""
-
-    ahead = 0
-
-    def begin(self, frame: memoryview, out: npt.NDArray[Any] | None = None) -> _Copy:
-        return _Copy(frame, out)
-
-    def close(self) -> None:
-        """Has nothing to free."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Copy:
-    frame: memoryview
-    out: npt.NDArray[Any] | None
-
-    def wait(self) -> memoryview | None:
-        if self.out is None:
-            return self.frame
-        self.out[...] = np.frombuffer(self.frame, self.out.dtype).reshape(self.out.shape)
-        return None

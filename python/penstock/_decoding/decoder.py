@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -22,7 +22,7 @@ from penstock._decoding.framing import Fit, FloatType, Form
 from penstock._decoding.image_files import ImageFiles, VideoSource
 from penstock._decoding.image_frames import images_by_number, open_images, read_images, wanted_images
 from penstock._decoding.libav_engine import LibavEngine
-from penstock._decoding.pixels import Pixels
+from penstock._decoding.pixels import NoPixels, Pixels
 from penstock._decoding.plan import DecodeOptions, lost_bits, unmapped_hdr
 from penstock._decoding.program_engine import changes_frames
 from penstock._decoding.random_access import RandomAccess
@@ -52,10 +52,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Buffer
 
-    from penstock._decoding.engine import Engine, Made
-    from penstock._decoding.frames_by_number import Arrays, FramesAnywhere
-    from penstock._decoding.sequence import SequenceFrame
-    from penstock._facts.completeness import End
+    from penstock._decoding.frames_by_number import FramesAnywhere
+    from penstock._decoding.libav_engine import Made
+    from penstock._decoding.pixels import Arrays
 
 
 _Out = TypeVar("_Out", bound="WritableData | HasDLPack")
@@ -264,7 +263,7 @@ class Decoder(DecoderBase):
         self._last = -1, -math.inf  # the number and time of the last frame in iteration
         self._is_order_said = False
         self._images = None if files is None else open_images(files, self._options, stream)
-        self._engine: Engine
+        self._engine: LibavEngine
         if self._images is not None:
             self._engine = read_images(self._images, self._options)
         else:
@@ -281,7 +280,7 @@ class Decoder(DecoderBase):
         if said:
             warn(f"{self._opened.path}: {said}")
 
-    def _engine_of(self, opened: Source) -> Engine:
+    def _engine_of(self, opened: Source) -> LibavEngine:
         options = self._options
         if options.fps is not None:
             self._check_by_number()
@@ -481,7 +480,6 @@ class Decoder(DecoderBase):
         """The time of the first frame of a part; `start` if it has none."""
         if (begins := self._engine.questions.begins(start)) is not None:
             return begins.shown_s
-        assert isinstance(self._engine, LibavEngine), "no other engine reads what has audio"
         pts = self._engine.first_pts()
         return start if pts is None else self._clock.time_s(pts)
 
@@ -655,32 +653,26 @@ class Decoder(DecoderBase):
             if self._images is not None:
                 self._by_number = images_by_number(self._images, self._plan)
                 return self._by_number
-            if options.isolated:
-                from penstock._decoding.confined_frames import ConfinedFrames, Delivered
-
-                confined = ConfinedFrames(self._opened, options, self._stream, self.frame_bytes)
-                self._by_number = self._by_numbers(confined, Delivered())
-                self._by_number.why_short = confined.account.why_short
-                if warning := confined.account.warning:
-                    warn(f"{self._opened.path}: {warning}")
-                return self._by_number
-            first, video = self._engine.lend() or (None, None)
-            chosen = input_of(self._plan.track, options, self._plan.decoder)
-            file = RandomAccess(chosen, self._engine.account, video)
-            why = None if options.conceal_errors else partial(why_early, self._plan.track, file)
-            self._by_number = self._by_numbers(file, Pixels(self._plan), first, why)
+            self._by_number = self._frames_of_file(options)
         return self._by_number
 
-    def _by_numbers(
-        self,
-        file: FramesAnywhere,
-        pixels: Arrays,
-        first: SequenceFrame | None = None,
-        why_early: Callable[[], End] | None = None,
-    ) -> FramesByNumber:
-        if self._options.fps is None:
-            return FramesByNumber(self._plan, file, pixels, first, why_early)
-        return FramesAtRate(self._plan, file, pixels, self._options, why_early)
+    def _frames_of_file(self, options: DecodeOptions) -> FramesByNumber:
+        file: FramesAnywhere
+        pixels: Arrays
+        first, why = None, None
+        if options.isolated:
+            from penstock._decoding.confined_frames import ConfinedFrames
+
+            file = confined = ConfinedFrames(self._opened, options, self._stream, self.frame_bytes)
+            pixels, why = NoPixels(self.frame_bytes), confined.end
+        else:
+            first, video = self._engine.lend() or (None, None)
+            chosen = input_of(self._plan.track, options, self._plan.decoder)
+            file, pixels = RandomAccess(chosen, self._engine.account, video), Pixels(self._plan)
+            why = None if options.conceal_errors else partial(why_early, self._plan.track, file)
+        if options.fps is None:
+            return FramesByNumber(self._plan, file, pixels, first, why)
+        return FramesAtRate(self._plan, file, pixels, options, why)
 
     def close(self) -> None:
         """Closes the file, and ends the FFmpeg program at once if one reads. Delivered frames stay valid.

@@ -30,10 +30,9 @@ from penstock.errors import DecoderError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock._decoding.engine import Engine
+    from penstock._facts.isolation import Isolation
     from penstock._facts.questions import Questions
     from penstock._ffmpeg.command.settings import DecoderSettings
-    from penstock._ffmpeg.program.sandbox import Sandbox
 
 
 def why_program(opened: Source, options: DecodeOptions) -> str | None:
@@ -58,7 +57,6 @@ def reasons_for_program(
         "follow_playlists": follow_playlists,
         "settings that name the program": settings.ffmpeg,
         "settings with a thread policy": settings.policy or settings.ffmpeg_policy,
-        "a pipe's capacity": settings._knobs.capacity_bytes,
     }
 
 
@@ -66,7 +64,8 @@ def read_by_program(opened: Source, options: DecodeOptions, stream: int | None, 
     """Reads by an FFmpeg program."""
     program = find_decoding_ffmpeg(options.settings.ffmpeg)
     if options.isolated:
-        return _read_in_sandbox(program, opened, options, stream, reason)
+        isolation = isolation_of(opened, options)
+        return _read_probed(program, opened, isolation.media(PATIENCE_S), options, stream, reason, isolation)
     source, media = _fetched(opened, options) or (opened, None)
     with source.closed_after_failure(opened):
         media = media or probe(source, follow_playlists=options.follow_playlists)
@@ -94,24 +93,30 @@ def _fetched(opened: Source, options: DecodeOptions) -> tuple[Source, MediaInfo]
 
 
 def _read_probed(
-    program: str, opened: Source, media: MediaInfo, options: DecodeOptions, stream: int | None, reason: str
+    program: str,
+    opened: Source,
+    media: MediaInfo,
+    options: DecodeOptions,
+    stream: int | None,
+    reason: str,
+    isolation: Isolation | None = None,
 ) -> ProgramEngine:
-    track = Track(opened.url, media, chosen_video(media, stream, options))
-    questions = InProcess(track)
-    plan, knows_first = _planned(program, track, options, questions)
-    stored = as_stored(program, track, plan) if _is_made_here(opened, plan) else None
-    return ProgramEngine(program, opened, plan, reason, questions, stored=stored, knows_first=knows_first)
-
-
-def _planned(
-    program: str, track: Track, options: DecodeOptions, questions: Questions, sandbox: Sandbox | None = None
-) -> tuple[DecodePlan, bool]:
-    """The plan, and whether it begins at the time of a frame: FFmpeg then drops all frames before it."""
+    video, source, sandbox = chosen_video(media, stream, options), opened.url, None
+    questions: Questions = InProcess(Track(source, media, video))
+    if isolation is not None:
+        source, sandbox, questions = isolation.file.url, isolation.sandbox, isolation.about(video.index)
+    # If it begins at the time of a frame, FFmpeg drops all frames before it.
     begins = None if options.start is None else questions.begins(options.start)
-    if begins is None:
-        return plan_decode(program, track, options, sandbox), False
-    options = replace(options, start=begins.shown_s)
-    return plan_decode(program, track, options, sandbox, begins.keyframe_s), True
+    if begins is not None:
+        options = replace(options, start=begins.shown_s)
+    keyframe_s = None if begins is None else begins.keyframe_s
+    track = Track(source, media, video)
+    plan = plan_decode(program, track, options, sandbox, keyframe_s)
+    is_made_here = isolation is None and _is_made_here(opened, plan)
+    stored = as_stored(program, track, plan) if is_made_here else None
+    return ProgramEngine(
+        *(program, opened, plan, reason, questions, isolation, stored), knows_first=begins is not None
+    )
 
 
 def _is_made_here(opened: Source, plan: DecodePlan) -> bool:
@@ -126,58 +131,48 @@ def _is_made_here(opened: Source, plan: DecodePlan) -> bool:
     return bool(is_filtered or is_scaled or plan.is_reframed) and video.pixel_format not in (None, PALETTE)
 
 
-def _read_in_sandbox(
-    program: str, opened: Source, options: DecodeOptions, stream: int | None, reason: str
-) -> ProgramEngine:
-    isolation = isolation_of(opened, options)
-    media = isolation.media(PATIENCE_S)
-    track = Track(isolation.file.url, media, chosen_video(media, stream, options))
-    questions = isolation.about(track.video.index)
-    plan, knows_first = _planned(program, track, options, questions, isolation.sandbox)
-    return ProgramEngine(program, opened, plan, reason, questions, isolation, knows_first=knows_first)
-
-
-def read_by_libav(opened: Source, options: DecodeOptions, stream: int | None) -> Engine:
+def read_by_libav(opened: Source, options: DecodeOptions, stream: int | None) -> LibavEngine:
     """Reads by libav, in this process or in a confined one."""
     if options.isolated:
         return read_confined(opened, options, stream, lambda media: chosen_video(media, stream, options))
     return read_in_process(opened, options, stream)
 
 
-def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) -> Engine:
+def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) -> LibavEngine:
     """Reads by libav in this process, unless it lacks the protocol."""
-    if not endpoints.is_path(opened.url):
-        return _read_url(opened, options, stream)
-    reason = "libav reads files, in this process"
-    if options.start is None:
-        sequence, ahead, media, video = _opened_once(opened, options, stream)
-        return LibavEngine(
-            plan_decode(None, Track(opened.url, media, video), options), sequence, reason, ahead
-        )
-    media = probe(opened)
-    video = chosen_video(media, stream, options)
-    plan = plan_decode(None, Track(opened.url, media, video), options)
-    return LibavEngine(plan, Sequence(input_of(plan.track, options, plan.decoder), plan.part), reason)
-
-
-def _read_url(opened: Source, options: DecodeOptions, stream: int | None) -> Engine:
-    """The same for a URL, on a thread: a server may never answer."""
-    open_once = _opened_once if options.start is None else _opened_at
+    is_url = not endpoints.is_path(opened.url)
+    open_once = _opened_once if options.start is None else _opened_at if is_url else _probed
     opening = partial(open_once, opened, options, stream)
-    try:
-        sequence, ahead, media, video = answer_of(opened.path, opening, Deadline(PATIENCE_S))
+    try:  # on a thread, because a server may never answer
+        track, sequence, ahead = (
+            answer_of(opened.path, opening, Deadline(PATIENCE_S)) if is_url else opening()
+        )
     except DecoderError as error:
         if not lacks_protocol(error):
             raise
         scheme = opened.url.partition("://")[0]
         return read_by_program(opened, options, stream, f"libav lacks the protocol {scheme}")
-    plan = plan_decode(None, Track(opened.url, media, video), options)
-    return LibavEngine(plan, sequence, "libav reads URLs, in this process", ahead, may_hang=True)
+    reason = f"libav reads {'URLs' if is_url else 'files'}, in this process"
+    return LibavEngine(plan_decode(None, track, options), sequence, reason, ahead, may_hang=is_url)
+
+
+def _probed(opened: Source, options: DecodeOptions, stream: int | None) -> tuple[Track, Sequence, None]:
+    """Opens a file that is to be read from `start` on, once its facts are known."""
+    media = probe(opened)
+    video = chosen_video(media, stream, options)
+    chosen = input_of(
+        Track(opened.url, media, video), options, alpha_decoder(None, opened.url, video, options)
+    )
+    return (
+        Track(opened.url, media, video),
+        Sequence(chosen, Part.of(options.start, options.end, media, video)),
+        None,
+    )
 
 
 def _opened_once(
     opened: Source, options: DecodeOptions, stream: int | None
-) -> tuple[Sequence, SequenceFrame | DecoderError | None, MediaInfo, VideoInfo]:
+) -> tuple[Track, Sequence, SequenceFrame | DecoderError | None]:
     """Opens a file, and decodes its first frame, which shows the facts that the header does not have."""
     chosen, opened_video, beginnings = _opened_video(opened, options, stream)
     sequence = Sequence(chosen, video=opened_video)
@@ -192,12 +187,10 @@ def _opened_once(
     except DecoderError as failure:
         ahead = failure
     media = info_of(opened, sequence.video.container, beginnings)
-    return sequence, ahead, media, chosen_video(media, stream, options)
+    return Track(opened.url, media, chosen_video(media, stream, options)), sequence, ahead
 
 
-def _opened_at(
-    opened: Source, options: DecodeOptions, stream: int | None
-) -> tuple[Sequence, None, MediaInfo, VideoInfo]:
+def _opened_at(opened: Source, options: DecodeOptions, stream: int | None) -> tuple[Track, Sequence, None]:
     """Opens a URL that is to be read from `start` on. Its first keyframe shows the facts that the header lacks."""
     chosen, opened_video, beginnings = _opened_video(opened, options, stream)
     first = beginnings[chosen.index]
@@ -206,7 +199,7 @@ def _opened_at(
     media = info_of(opened, opened_video.container, beginnings)
     video = chosen_video(media, stream, options)
     part = Part.of(options.start, options.end, media, video)
-    return Sequence(chosen, part, opened_video), None, media, video
+    return Track(opened.url, media, video), Sequence(chosen, part, opened_video), None
 
 
 def _opened_video(

@@ -357,10 +357,10 @@ class PlacedSound:
 
     due = 0
 
-    def __init__(self, chosen: SoundInput, form: SampleForm) -> None:
+    def __init__(self, chosen: SoundInput, form: SampleForm, sound: Any = None) -> None:
         self._chosen, self._form = chosen, form
         self._own, self._rate = chosen.audio.sample_rate, form.sample_rate
-        self._sound, self._is_used = OpenSound(chosen), False
+        self._sound, self._is_used = sound or OpenSound(chosen), False
         # After so many samples, libav's resampler is in the state in which it began.
         self._period = self._own // math.gcd(self._own, self._rate)
         self._lead = 0
@@ -440,9 +440,12 @@ class PlacedSound:
 
     def _mixer(self, kind: Kind, skipped: int) -> Mixer:
         try:
-            return Mixer(kind, self._form, skipped)
+            return self._made_mixer(kind, skipped)
         except ValueError as error:
             raise DecoderError(f"{self._chosen.path}: the audio can't be mixed: {error}") from error
+
+    def _made_mixer(self, kind: Kind, skipped: int) -> Mixer:
+        return Mixer(kind, self._form, skipped)
 
     def _begun(self, begin: int) -> tuple[int, int, Iterator[AudioFrame]]:
         """The number of the first sample of some frames, how many of these to skip, and the frames."""

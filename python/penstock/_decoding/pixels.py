@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+import numpy as np
 import numpy.typing as npt
 from av import CodecContext
 from av.error import FFmpegError as LibavError
@@ -47,6 +48,30 @@ class Job(Protocol):
             DecoderError: libav cannot convert the frame.
             OSError: no memory is left.
         """
+
+
+class Arrays(Protocol):
+    """What makes the arrays of these frames.
+
+    Attributes:
+        ahead: how many frames to begin before the one that is waited for.
+    """
+
+    ahead: int
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of a frame before the native conversion."""
+
+    @property
+    def converting_s(self) -> float:
+        """Seconds that threads have spent on conversions."""
+
+    def begin(self, frame: Any, out: npt.NDArray[Any] | None = None) -> Job:
+        """Begins to make a frame's array: in `out`, if it is given."""
+
+    def close(self) -> None:
+        """Frees memory."""
 
 
 class Pixels:
@@ -168,13 +193,13 @@ class ProgramPixels:
         if self.input_bytes > _MOST_BYTES:
             raise too_large(plan.layout.width, plan.layout.height, plan.ffmpeg_format)
 
-    def begin(self, packet: Any) -> Job:
+    def begin(self, packet: Any, out: npt.NDArray[Any] | None = None) -> Job:
         """Begins to make a frame's array: of a packet, or of its bytes."""
         if self._codec is not None:
             [frame] = self._codec.decode(packet)
-            return self._pixels.begin(frame)
+            return self._pixels.begin(frame, out)
         job = self._begin(memoryview(packet))
-        return job if self._plan.delivery is None else _Delivering(job, self._plan.delivery, None)
+        return job if self._plan.delivery is None else _Delivering(job, self._plan.delivery, out)
 
     def _begin(self, memory: memoryview) -> Job:
         if self._converter is None:
@@ -193,6 +218,28 @@ class ProgramPixels:
     def close(self) -> None:
         """Returns the recycled memory."""
         self._pixels.close()
+
+
+class NoPixels:
+    """Makes nothing of frames that are arrays already.
+
+    Args:
+        input_bytes: bytes of a frame.
+    """
+
+    ahead, converting_s = 0, 0.0
+
+    def __init__(self, input_bytes: int) -> None:
+        self.input_bytes = input_bytes
+
+    def begin(self, frame: memoryview, out: npt.NDArray[Any] | None = None) -> Job:
+        """A frame's array, or its copy in `out`."""
+        if out is not None:
+            out[...] = np.frombuffer(frame, out.dtype).reshape(out.shape)
+        return _Borrowed(frame if out is None else None)
+
+    def close(self) -> None:
+        """Has nothing to free."""
 
 
 def _raw_decoder(plan: DecodePlan) -> VideoCodecContext:

@@ -186,7 +186,9 @@ class DecodePlan:
             *("-filter:v", ",".join([*trim, *self.rotation_filters, *self.filters, f"settb={time_base}"])),
             *("-pix_fmt", self.ffmpeg_format),
             *(() if count is None else ("-frames:v", str(count))),
-            *writing_arguments(time_base),
+            # No frame is dropped and none repeated, whatever their times.
+            *("-fps_mode", "passthrough", "-enc_time_base", f"{time_base.numerator}/{time_base.denominator}"),
+            *writing_arguments(time_base.numerator, "-c:v", "rawvideo"),
         ]
 
     def beginning_arguments(self, *, before_start: bool) -> list[str]:

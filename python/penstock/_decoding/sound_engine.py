@@ -33,12 +33,17 @@ class SoundEngine(Turns[npt.NDArray[Any]]):
     """
 
     late = "libav decoded no audio"
-    pid = policy = None
 
     def __init__(
-        self, chosen: SoundInput, form: SampleForm, title: str, part: tuple[int, int | None]
+        self,
+        chosen: SoundInput,
+        form: SampleForm,
+        title: str,
+        part: tuple[int, int | None],
+        *,
+        may_hang: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(may_hang=may_hang)
         self._chosen, self._form, self._title = chosen, form, title
         self._place, self._stop = part
         self._sound: PlacedSound | None = None  # which the first read opens
@@ -83,7 +88,7 @@ class SoundEngine(Turns[npt.NDArray[Any]]):
     def _fill(self, deadline: Deadline) -> None:
         """Decodes until there is a block, or the end."""
         if self._blocks is None:
-            self._sound = self._sound or PlacedSound(self._chosen, self._form)
+            self._sound = self._sound or self._opened()
             self._blocks = self._sound.blocks(self._place)
             self._is_fed = self._stop is not None and self._place >= self._stop
         while not self._is_fed and sum(len(one.samples) for one in self._ahead) < BLOCK_SAMPLES:
@@ -102,6 +107,9 @@ class SoundEngine(Turns[npt.NDArray[Any]]):
                 self._ahead.append(block)
             if not self._is_fed and deadline.is_over():
                 raise deadline.late(self.late)
+
+    def _opened(self) -> PlacedSound:
+        return PlacedSound(self._chosen, self._form)
 
     def _go_back(self) -> None:
         self._ahead.clear()
