@@ -43,10 +43,10 @@ class FrameCalls(Calls):
         self._writer = Writer(records, queue_items=_QUEUED, reader_copies=True)
         os.close(records)
 
-    def opened(self, options: str, stream: int | None) -> MediaInfo:
+    def opened(self, options: str) -> MediaInfo:
         """The facts about the file, which is opened to be read in sequence."""
         try:
-            self.engine = read_in_process(self.source, pickle.loads(bytes.fromhex(options)), stream)
+            self.engine = read_in_process(self.source, pickle.loads(bytes.fromhex(options)))
         except (ValueError, TypeError) as error:
             print(error, file=sys.stderr)
             return self.media()  # whoever gave the options finds the same fault in them
@@ -66,14 +66,12 @@ class FrameCalls(Calls):
                 count += 1
         return count, self._words(caught, self.engine.warning)
 
-    def shown(self, options: str, stream: int | None) -> Shown:
+    def shown(self, options: str) -> Shown:
         """When the frames are shown that `numbers` sends."""
         from penstock._decoding.decoder import Decoder  # which a sequence does not need
 
         with warnings.catch_warnings(record=True):  # which whoever reads in sequence has given
-            self.decoder = Decoder(
-                self.source, stream=stream, **pickle.loads(bytes.fromhex(options)).arguments
-            )
+            self.decoder = Decoder(self.source, **pickle.loads(bytes.fromhex(options)).arguments)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             shown = self._shown()

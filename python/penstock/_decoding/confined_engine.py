@@ -16,8 +16,9 @@ from penstock._common.messages import plural
 from penstock._common.reports import DecoderEngine, DecoderStats
 from penstock._decoding.from_child import FramesFromChild
 from penstock._decoding.open_video import MOST_THREADS
+from penstock._decoding.options import DecodeOptions
 from penstock._decoding.pixels import NoPixels
-from penstock._decoding.plan import DecodeOptions, DecodePlan, plan_decode
+from penstock._decoding.plan import DecodePlan, plan_decode
 from penstock._decoding.sequence import SequenceFrame
 from penstock._decoding.session import KILL_GRACE_S, ChildRun, ChildSession
 from penstock._facts.confined_process import ConfinedProcess
@@ -166,7 +167,7 @@ class _Sequence(Confined):
     """Such a process that sends all frames.
 
     Args:
-        options, stream: as for `Decoder`.
+        options: of the decoder.
         choose: chooses the stream by the facts.
 
     Attributes:
@@ -180,16 +181,15 @@ class _Sequence(Confined):
         self,
         isolation: Isolation,
         options: DecodeOptions,
-        stream: int | None,
         choose: Callable[[MediaInfo], VideoInfo],
     ) -> None:
         super().__init__(isolation, "", options.settings.stall_timeout)
-        self._options, self._stream, self._choose = options, stream, choose
+        self._options, self._choose = options, choose
         self._queue_items = 1  # a thread reads others ahead
 
     def connect(self) -> None:
         """Waits for the facts, and makes the plan."""
-        call = self.process.call("opened", packed(self._options), self._stream)
+        call = self.process.call("opened", packed(self._options))
         path, printed = self.isolation.path, self.process.answer(call, PATIENCE_S)
         answer = self.isolation.answer(printed, MediaInfo, self.process, timeout_s=PATIENCE_S)
         media = self.isolation.named(answer)
@@ -290,7 +290,7 @@ def isolation_of(opened: Source, options: DecodeOptions) -> Isolation:
 
 
 def read_confined(
-    opened: Source, options: DecodeOptions, stream: int | None, choose: Callable[[MediaInfo], VideoInfo]
+    opened: Source, options: DecodeOptions, choose: Callable[[MediaInfo], VideoInfo]
 ) -> ConfinedEngine:
     """Reads a file by libav in a process that confines itself."""
-    return ConfinedEngine(opened, _Sequence(isolation_of(opened, options), options, stream, choose))
+    return ConfinedEngine(opened, _Sequence(isolation_of(opened, options), options, choose))

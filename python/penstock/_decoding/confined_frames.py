@@ -17,7 +17,7 @@ from penstock._facts.completeness import End
 from penstock.errors import StalledError
 
 if TYPE_CHECKING:
-    from penstock._decoding.plan import DecodeOptions
+    from penstock._decoding.options import DecodeOptions
     from penstock._facts.confined_process import ConfinedProcess
     from penstock._facts.source import Source
 
@@ -48,13 +48,13 @@ class ConfinedFrames:
     """Frames at any places of a file, as `FramesByNumber` takes them. A process starts with the first one.
 
     Args:
-        opened, options, stream: of the decoder.
+        opened, options: of the decoder.
         frame_bytes: bytes of a frame.
     """
 
-    def __init__(self, opened: Source, options: DecodeOptions, stream: int | None, frame_bytes: int) -> None:
+    def __init__(self, opened: Source, options: DecodeOptions, frame_bytes: int) -> None:
         # The caller of `frames` has counted in the part.
-        self._start = partial(_Run, opened, options.of_all_frames, stream, frame_bytes)
+        self._start = partial(_Run, opened, options.of_all_frames, frame_bytes)
         self._run: _Run | None = None
         self._account: Shown | None = None
 
@@ -112,11 +112,11 @@ class _Run(Confined):
     # Set by `start`.
     shown: Shown
 
-    def __init__(self, opened: Source, options: DecodeOptions, stream: int | None, frame_bytes: int) -> None:
+    def __init__(self, opened: Source, options: DecodeOptions, frame_bytes: int) -> None:
         super().__init__(
             isolation_of(opened, options), f"<Decoder {opened.path!r}>", options.settings.stall_timeout
         )
-        self._call, self.frame_bytes = (packed(options), stream), frame_bytes
+        self._asked, self.frame_bytes = packed(options), frame_bytes
         self.has_answered, self._is_renumbered = True, False
         weakref.finalize(self, self._let_go, self.process)
 
@@ -127,7 +127,7 @@ class _Run(Confined):
         process.close_pipes()
 
     def connect(self) -> None:
-        self.shown = self._answer(self.process.call("shown", *self._call), Shown)
+        self.shown = self._answer(self.process.call("shown", self._asked), Shown)
 
     def _answer(self, call: int, kind: type[T]) -> T:
         printed = self.wait_for(self._answered, Deadline(None), _LATE, call)

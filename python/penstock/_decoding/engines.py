@@ -5,26 +5,27 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock._common.deadline import Deadline
 from penstock._decoding.confined_engine import isolation_of, read_confined
 from penstock._decoding.libav_engine import LibavEngine
 from penstock._decoding.open_video import OpenVideo, VideoInput
-from penstock._decoding.plan import DecodeOptions, DecodePlan, alpha_decoder, as_stored, plan_decode
+from penstock._decoding.options import DecodeOptions
+from penstock._decoding.plan import DecodePlan, alpha_decoder, as_stored, plan_decode
 from penstock._decoding.program_engine import ProgramEngine
 from penstock._decoding.sequence import Sequence, SequenceFrame
 from penstock._decoding.session import numbered_stream
 from penstock._facts.info import MediaInfo, Track, VideoInfo, check_decodable, check_no_grid, without_decoder
-from penstock._facts.opening import lacks_protocol, only_frame, open_media
+from penstock._facts.opening import lacks_protocol, open_media
 from penstock._facts.part import Part
 from penstock._facts.probing import PATIENCE_S, Beginning, answer_of, info_of, probe, read_beginnings
 from penstock._facts.questions import InProcess
 from penstock._facts.source import Source
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import PALETTE
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._formats import codecs
+from penstock._formats.pixel_formats import has_palette
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -34,11 +35,13 @@ if TYPE_CHECKING:
     from penstock._facts.questions import Questions
     from penstock._ffmpeg.command.settings import DecoderSettings
 
+_Opened: TypeAlias = tuple[Track, Sequence, SequenceFrame | DecoderError | None]
+
 
 def why_program(opened: Source, options: DecodeOptions) -> str | None:
     """Why the FFmpeg program reads a source; None if libav does in this process."""
     reasons = {"filters": options.filters} | reasons_for_program(
-        options.settings, options.input_options, follow_playlists=options.follow_playlists
+        options.settings, options.given_input, follow_playlists=options.follow_playlists
     )
     if told := [what for what, is_given in reasons.items() if is_given]:
         isolated = ["isolated=True"] if options.isolated else []
@@ -60,16 +63,16 @@ def reasons_for_program(
     }
 
 
-def read_by_program(opened: Source, options: DecodeOptions, stream: int | None, reason: str) -> ProgramEngine:
+def read_by_program(opened: Source, options: DecodeOptions, reason: str) -> ProgramEngine:
     """Reads by an FFmpeg program."""
     program = find_decoding_ffmpeg(options.settings.ffmpeg)
     if options.isolated:
         isolation = isolation_of(opened, options)
-        return _read_probed(program, opened, isolation.media(PATIENCE_S), options, stream, reason, isolation)
+        return _read_probed(program, opened, isolation.media(PATIENCE_S), options, reason, isolation)
     source, media = _fetched(opened, options) or (opened, None)
     with source.closed_after_failure(opened):
         media = media or probe(source, follow_playlists=options.follow_playlists)
-        return _read_probed(program, source, media, options, stream, reason)
+        return _read_probed(program, source, media, options, reason)
 
 
 def _fetched(opened: Source, options: DecodeOptions) -> tuple[Source, MediaInfo] | None:
@@ -78,7 +81,7 @@ def _fetched(opened: Source, options: DecodeOptions) -> tuple[Source, MediaInfo]
     None if they can't be read without seeking, or FFmpeg has to open the URL itself.
     """
     is_local = opened.single_pass is not None or endpoints.is_path(opened.url)
-    if is_local or options.input_options or options.follow_playlists:
+    if is_local or options.given_input or options.follow_playlists:
         return None
     source = Source(opened.given)
     with source.closed_after_failure(opened):
@@ -97,21 +100,21 @@ def _read_probed(
     opened: Source,
     media: MediaInfo,
     options: DecodeOptions,
-    stream: int | None,
     reason: str,
     isolation: Isolation | None = None,
 ) -> ProgramEngine:
-    video, source, sandbox = chosen_video(media, stream, options), opened.url, None
+    video, source, sandbox = chosen_video(media, options), opened.url, None
     questions: Questions = InProcess(Track(source, media, video))
     if isolation is not None:
         source, sandbox, questions = isolation.file.url, isolation.sandbox, isolation.about(video.index)
     # If it begins at the time of a frame, FFmpeg drops all frames before it.
-    begins = None if options.start is None else questions.begins(options.start)
+    rate = questions.even_rate()
+    begins = None if options.start is None or rate else questions.begins(options.start)
     if begins is not None:
         options = replace(options, start=begins.shown_s)
     keyframe_s = None if begins is None else begins.keyframe_s
     track = Track(source, media, video)
-    plan = plan_decode(program, track, options, sandbox, keyframe_s)
+    plan = plan_decode(program, track, options, sandbox, keyframe_s, rate=rate)
     is_made_here = isolation is None and _is_made_here(opened, plan)
     stored = as_stored(program, track, plan) if is_made_here else None
     return ProgramEngine(
@@ -122,27 +125,28 @@ def _read_probed(
 def _is_made_here(opened: Source, plan: DecodePlan) -> bool:
     """Whether libav's filters make the frames, as they do for ``decoder[i]``: the program may be another version."""
     options, video, layout = plan.options, plan.track.video, plan.layout
-    is_program_only = options.filters or options.input_options or options.follow_playlists
+    is_program_only = options.filters or options.given_input or options.follow_playlists
     if is_program_only or endpoints.identity(opened.url) is None:
         return False  # without frames by number
     is_filtered = plan.ffmpeg_format != video.pixel_format or plan.rotation_filters
     is_scaled = (layout.width, layout.height) != (video.width, video.height)
     # A palette may change with each frame, and goes with it.
-    return bool(is_filtered or is_scaled or plan.is_reframed) and video.pixel_format not in (None, PALETTE)
+    is_made = bool(is_filtered or is_scaled or plan.is_reframed)
+    return is_made and not has_palette(video.pixel_format) and video.pixel_format is not None
 
 
-def read_by_libav(opened: Source, options: DecodeOptions, stream: int | None) -> LibavEngine:
+def read_by_libav(opened: Source, options: DecodeOptions) -> LibavEngine:
     """Reads by libav, in this process or in a confined one."""
     if options.isolated:
-        return read_confined(opened, options, stream, lambda media: chosen_video(media, stream, options))
-    return read_in_process(opened, options, stream)
+        return read_confined(opened, options, lambda media: chosen_video(media, options))
+    return read_in_process(opened, options)
 
 
-def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) -> LibavEngine:
+def read_in_process(opened: Source, options: DecodeOptions) -> LibavEngine:
     """Reads by libav in this process, unless it lacks the protocol."""
     is_url = not endpoints.is_path(opened.url)
-    open_once = _opened_once if options.start is None else _opened_at if is_url else _probed
-    opening = partial(open_once, opened, options, stream)
+    whole, part = (_opened_once, _opened_at) if is_url else (_opened_quickly, _probed)
+    opening = partial(whole if options.start is None else part, opened, options)
     try:  # on a thread, because a server may never answer
         track, sequence, ahead = (
             answer_of(opened.path, opening, Deadline(PATIENCE_S)) if is_url else opening()
@@ -151,30 +155,32 @@ def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) 
         if not lacks_protocol(error):
             raise
         scheme = opened.url.partition("://")[0]
-        return read_by_program(opened, options, stream, f"libav lacks the protocol {scheme}")
+        return read_by_program(opened, options, f"libav lacks the protocol {scheme}")
     reason = f"libav reads {'URLs' if is_url else 'files'}, in this process"
     return LibavEngine(plan_decode(None, track, options), sequence, reason, ahead, may_hang=is_url)
 
 
-def _probed(opened: Source, options: DecodeOptions, stream: int | None) -> tuple[Track, Sequence, None]:
+def _probed(opened: Source, options: DecodeOptions) -> _Opened:
     """Opens a file that is to be read from `start` on, once its facts are known."""
     media = probe(opened)
-    video = chosen_video(media, stream, options)
-    chosen = input_of(
-        Track(opened.url, media, video), options, alpha_decoder(None, opened.url, video, options)
-    )
-    return (
-        Track(opened.url, media, video),
-        Sequence(chosen, Part.of(options.start, options.end, media, video)),
-        None,
-    )
+    video = chosen_video(media, options)
+    track, decoder = Track(opened.url, media, video), alpha_decoder(None, opened.url, video, options)
+    part = Part.of(options.start, options.end, media, video)
+    return track, Sequence(input_of(track, options, decoder), part), None
 
 
-def _opened_once(
-    opened: Source, options: DecodeOptions, stream: int | None
-) -> tuple[Track, Sequence, SequenceFrame | DecoderError | None]:
+def _opened_quickly(opened: Source, options: DecodeOptions) -> _Opened:
+    """Opens a file as `_opened_once`, without a frame that libav decodes for facts. Again with it, if none is there."""
+    found = _opened_once(opened, options, decodes_first=True)
+    if isinstance(found[2], SequenceFrame):
+        return found
+    found[1].close()
+    return _opened_once(opened, options)
+
+
+def _opened_once(opened: Source, options: DecodeOptions, *, decodes_first: bool = False) -> _Opened:
     """Opens a file, and decodes its first frame, which shows the facts that the header does not have."""
-    chosen, opened_video, beginnings = _opened_video(opened, options, stream)
+    chosen, opened_video, beginnings = _opened_video(opened, options, decodes_first=decodes_first)
     sequence = Sequence(chosen, video=opened_video)
     ahead: SequenceFrame | DecoderError | None = None
     try:
@@ -187,28 +193,33 @@ def _opened_once(
     except DecoderError as failure:
         ahead = failure
     media = info_of(opened, sequence.video.container, beginnings)
-    return Track(opened.url, media, chosen_video(media, stream, options)), sequence, ahead
+    return Track(opened.url, media, chosen_video(media, options)), sequence, ahead
 
 
-def _opened_at(opened: Source, options: DecodeOptions, stream: int | None) -> tuple[Track, Sequence, None]:
+def _opened_at(opened: Source, options: DecodeOptions) -> _Opened:
     """Opens a URL that is to be read from `start` on. Its first keyframe shows the facts that the header lacks."""
-    chosen, opened_video, beginnings = _opened_video(opened, options, stream)
+    chosen, opened_video, beginnings = _opened_video(opened, options)
     first = beginnings[chosen.index]
     if (keyframe := next((one for one in first.packets if one.is_keyframe), None)) is not None:
-        first.frame = only_frame(opened_video.codec, keyframe)
+        first.frame = opened_video.decode_alone(keyframe)
     media = info_of(opened, opened_video.container, beginnings)
-    video = chosen_video(media, stream, options)
+    video = chosen_video(media, options)
     part = Part.of(options.start, options.end, media, video)
     return Track(opened.url, media, video), Sequence(chosen, part, opened_video), None
 
 
 def _opened_video(
-    opened: Source, options: DecodeOptions, stream: int | None
+    opened: Source, options: DecodeOptions, *, decodes_first: bool = False
 ) -> tuple[VideoInput, OpenVideo, dict[int, Beginning]]:
     """Opens a file for its video, from its beginning, and the first packets of its streams."""
-    container = open_media(opened.url, path=opened.path, stall_timeout=_stall_timeout(opened.url, options))
+    container = open_media(
+        opened.url,
+        path=opened.path,
+        stall_timeout=_stall_timeout(opened.url, options),
+        decodes_first=decodes_first,
+    )
     media = info_of(opened, container, {})
-    video = chosen_video(media, stream, options)
+    video = chosen_video(media, options)
     beginnings, packets = read_beginnings(container, undecoded=video.index)
     decoder = alpha_decoder(None, opened.url, video, options)
     chosen = input_of(Track(opened.url, media, video), options, decoder)
@@ -238,9 +249,9 @@ def input_of(track: Track, options: DecodeOptions, decoder: str | None) -> Video
     )
 
 
-def chosen_video(media: MediaInfo, stream: int | None, options: DecodeOptions) -> VideoInfo:
+def chosen_video(media: MediaInfo, options: DecodeOptions) -> VideoInfo:
     """The video stream to decode."""
-    video = media.best_video
+    video, stream = media.best_video, options.stream
     if stream is None:
         check_no_grid(media)
     if stream is not None and media.video:
@@ -251,7 +262,7 @@ def chosen_video(media: MediaInfo, stream: int | None, options: DecodeOptions) -
         )
     check_decodable(media.path, video)
     if not video.width or not video.height:
-        animated = ". FFmpeg can't read animated WebP. Use Pillow" * (video.codec == "webp")
+        animated = ". FFmpeg can't read animated WebP. Use Pillow" * codecs.known(video.codec).is_animated
         raise DecoderError(
             f"{media.path} doesn't say the size of its video, and may have no frames{animated}"
         )

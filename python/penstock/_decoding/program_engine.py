@@ -152,7 +152,7 @@ class ProgramRun(FFmpegRun):
 
     def _end_of_file(self, run: DecodeSession) -> End:
         options, last = self.plan.options, self._latest
-        if last is None or options.filters or changes_frames(options.input_options):
+        if last is None or options.filters or changes_frames(options.given_input):
             return End()  # the options may make what was delivered different from the file
         unit = float(self.plan.track.video.time_base)
         return self.questions.at_end(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import termios
 import weakref
 from collections.abc import Generator
 from contextlib import suppress
@@ -16,6 +14,8 @@ import av
 from av.error import FFmpegError as LibavError
 
 from penstock._native import _apply_policy
+from penstock._platform import descriptors
+from penstock._platform.forks import at_fork
 
 if TYPE_CHECKING:
     from av.packet import Packet
@@ -103,8 +103,7 @@ class ProgramOutput:
         self._policy, self._is_reading = policy, False
         self._pipe = os.fstat(output.fileno())
         self._descriptor = os.dup(output.fileno())
-        with suppress(OSError):  # the user's pipes together may be at the kernel's limit
-            fcntl.fcntl(self._descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        descriptors.grow_pipe(self._descriptor, _PIPE_BYTES)
         self._packets = written_packets(self._descriptor, time_base, frame_bytes)
         _living.add(self)
 
@@ -125,7 +124,7 @@ class ProgramOutput:
     def waits(self) -> bool:
         """Whether a thread waits for FFmpeg to write."""
         with suppress(OSError, ValueError):  # the thread closes the pipe
-            return self._is_reading and not any(fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(4)))
+            return self._is_reading and not descriptors.unread_bytes(self._descriptor)
         return False
 
     def close(self) -> None:
@@ -141,10 +140,7 @@ class ProgramOutput:
     def close_inherited(self) -> None:
         """Closes the pipe in the child of a fork. libav has a descriptor of its own."""
         if self._descriptor >= 0:
-            for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - only numbers
-                with suppress(OSError):
-                    if os.path.samestat(os.fstat(int(name)), self._pipe):
-                        os.close(int(name))
+            descriptors.close_all_of(self._pipe)
 
 
 def _close_inherited() -> None:
@@ -152,4 +148,4 @@ def _close_inherited() -> None:
         one.close_inherited()
 
 
-os.register_at_fork(after_in_child=_close_inherited)
+at_fork(after_in_child=_close_inherited)

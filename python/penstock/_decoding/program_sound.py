@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from fractions import Fraction
 from io import FileIO
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy.typing as npt
 
 from penstock._common.reports import DecoderEngine
 from penstock._decoding.from_child import FromChild
-from penstock._decoding.mixing import Kind, Mixer
 from penstock._decoding.open_sound import PlacedSound
 from penstock._decoding.program_frames import ProgramOutput, writing_arguments
 from penstock._decoding.session import DecodeSession, FFmpegRun
@@ -20,17 +19,19 @@ from penstock._decoding.sound_engine import SoundEngine
 from penstock._facts.completeness import End, has_sound, why_sound_incomplete
 from penstock._facts.seeking import audio_arguments
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import option_arguments, read_arguments
+from penstock._ffmpeg.command.arguments import format_seconds, option_arguments, read_arguments
 
 if TYPE_CHECKING:
     from av.audio.frame import AudioFrame
 
-    from penstock._decoding.mixing import SampleForm
-    from penstock._decoding.open_sound import SoundInput
-    from penstock._ffmpeg.command.settings import DecoderSettings
+    from penstock._decoding.mixing import Kind, SampleForm
+    from penstock._decoding.open_sound import OpenSound, SoundInput
+    from penstock._decoding.options import AudioDecodeOptions
 
 # FFmpeg's encoders of the samples that decoders make, as they are.
 _ENCODERS = {"u8": "u8", "s16": "s16le", "s32": "s32le", "s64": "s64le", "flt": "f32le"}
+# Guessed: the first sample comes so much later than its packet at most. For Vorbis, it is half of a block.
+_LATEST_S = 0.1
 # What to do if this FFmpeg is too old for a file.
 _NEWER = "Pass a newer program in the settings, such as ffmpeg=imageio_ffmpeg.get_ffmpeg_exe()"
 
@@ -41,49 +42,54 @@ class SoundRun(FFmpegRun):
     Args:
         program: FFmpeg.
         chosen: what it reads.
-        start, duration, input_options, follow_playlists, settings: as for `AudioDecoder`.
+        options: of the decoder.
+        ends_s: the end of the part, as `AudioDecodeOptions.end`; None for none.
         title: of the decoder.
 
     Attributes:
+        chosen: as above.
         has_sought: FFmpeg begins in the middle of the file.
     """
 
-    length, is_lossless, unit_samples = None, True, 1.0
+    length, is_lossless, unit_samples, dropped = None, True, 1.0, 0
 
     def __init__(
         self,
         program: str,
         chosen: SoundInput,
-        start: float | None,
-        duration: float | None,
-        input_options: Mapping[str, object],
-        settings: DecoderSettings,
+        options: AudioDecodeOptions,
+        ends_s: float | None,
         title: str,
-        *,
-        follow_playlists: bool,
     ) -> None:
         url, media, audio = self._place = chosen.opened.url, chosen.media, chosen.audio
         super().__init__(
-            *(program, chosen.opened, url, media, audio.index, settings, title), is_strict=chosen.is_strict
+            *(program, chosen.opened, url, media, audio.index, options.settings, title),
+            is_strict=chosen.is_strict,
         )
-        self._seek, self._zero_s = audio_arguments(start, url, media, audio)
+        self.chosen, self._options = chosen, options
+        self._seek, self._zero_s = audio_arguments(options.start, url, media, audio)
         self.has_sought = "-ss" in self._seek
-        self._input_options, self._follows = input_options, follow_playlists
         # The part of the file's clock.
-        self._from_s = None if start is None else start + media.zero_s
-        begins_s = (audio.start_s or 0.0) if self._from_s is None else self._from_s
-        self._until_s = None if duration is None else begins_s + duration
+        self._from_s = None if options.start is None else options.start + media.zero_s
+        self._until_s = None if ends_s is None else ends_s + media.zero_s
 
     def _arguments(self) -> list[str]:
-        (url, media, audio), threads = self._place, self._settings.threads
-        encoder = _ENCODERS.get((audio.sample_format or "").rstrip("p"), "f64le")
+        (url, media, audio), options = self._place, self._options
+        threads, encoder = (
+            options.settings.threads,
+            _ENCODERS.get((audio.sample_format or "").rstrip("p"), "f64le"),
+        )
+        end = []
+        if self._until_s is not None:
+            # It also comes to an end soon after the part, and says nothing of what follows.
+            end = ["-filter:a", f"atrim=end={format_seconds(self._until_s - self._zero_s + _LATEST_S)}"]
         return [
             *self._seek,
             *(() if threads is None else ("-threads", str(threads))),
-            *endpoints.confining_arguments(url, () if self._follows else (media.container,)),
-            *option_arguments(self._input_options),
+            *endpoints.confining_arguments(url, () if options.follow_playlists else (media.container,)),
+            *option_arguments(options.input_options or {}),
             *read_arguments(url, media.container),
-            *("-map", f"0:{audio.index}", "-vn", "-sn", "-dn", "-ar", str(audio.sample_rate)),
+            *("-map", f"0:{audio.index}", "-vn", "-sn", "-dn", "-ar", str(audio.sample_rate), *end),
             *writing_arguments(1, "-c:a", f"pcm_{encoder}"),
         ]
 
@@ -122,57 +128,51 @@ class SoundRun(FFmpegRun):
 class _Placed(PlacedSound):
     """The samples of an FFmpeg program in the form in which they are delivered, in sequence."""
 
-    def __init__(self, chosen: SoundInput, form: SampleForm, run: SoundRun) -> None:
-        super().__init__(chosen, form, run)
+    def __init__(self, run: SoundRun, form: SampleForm) -> None:
+        super().__init__(cast("OpenSound", run), form)
         self._run = run
 
     def _begun(self, begin: int) -> tuple[int, int, Iterator[AudioFrame]]:
-        frames, audio = self._run.frames(), self._chosen.audio
+        frames, chosen = self._run.frames(), self._chosen
         if (first := next(frames, None)) is None:
             return 0, 0, frames
-        at = (first.pts or 0) - round((audio.start_s or 0.0) * audio.sample_rate)
+        at = (first.pts or 0) - round((chosen.audio.start_s or 0.0) * self._own)
         if not self._run.has_sought:
             # FFmpeg before 8 also outputs the priming samples of Matroska, which are no sound: 21 ms of AAC.
-            at = min(0, at) if self._chosen.media.container == endpoints.MATROSKA else 0
+            at = min(0, at) if chosen.container.has_elements else 0
         return at, max(0, -at), chain([first], frames)
 
-    def _made_mixer(self, kind: Kind, skipped: int) -> Mixer:
+    def _layout_of(self, kind: Kind) -> str | None:
         audio = self._chosen.audio  # NUT doesn't tell the layout
-        name = audio.channel_layout if kind.channels == audio.channels else None
-        return Mixer(kind, self._form, skipped, name)
+        return audio.channel_layout if kind.channels == audio.channels else None
 
 
 class ProgramSound(FromChild[npt.NDArray[Any]], SoundEngine):
     """Gives blocks of samples that an FFmpeg program makes.
 
     Args:
-        chosen, form, title, part: as for `SoundEngine`.
         run: FFmpeg.
+        form, title, part: as for `SoundEngine`.
         reason: why it reads.
         queue_items: of the settings.
     """
 
     def __init__(
         self,
-        chosen: SoundInput,
+        run: SoundRun,
         form: SampleForm,
         title: str,
         part: tuple[int, int | None],
-        run: SoundRun,
         reason: str,
         queue_items: int | None,
     ) -> None:
-        super().__init__(chosen, form, title, part, may_hang=True)
+        super().__init__(cast("OpenSound", run), form, title, part)
+        self._may_hang, self._output = True, run
         self._read_from(run, DecoderEngine("ffmpeg", reason), queue_items)
-        self._output = run
 
-    def _opened(self) -> PlacedSound:
-        return _Placed(self._chosen, self._form, self._output)
+    def _placed(self) -> PlacedSound:
+        return _Placed(self._output, self._form)
 
     def _finish(self) -> None:
         self._output.has_enough = self._stop is not None and self._place >= self._stop
         super()._finish()
-
-    def _free(self) -> None:
-        super()._free()
-        self._output.close()

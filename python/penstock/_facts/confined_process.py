@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from io import FileIO
@@ -13,6 +12,7 @@ from penstock._facts.exact_json import pack
 from penstock._ffmpeg.program.child import Flag, Lines
 from penstock._ffmpeg.program.process import FFmpegProcess
 from penstock._ffmpeg.program.sandbox import Sandbox
+from penstock._platform.programs import Program
 from penstock.errors import DecoderError
 
 _LINE_BYTES = 4096
@@ -74,8 +74,9 @@ class ConfinedProcess(FFmpegProcess):
             return None
         return self._answers[number] if number < len(self._answers) else b""
 
-    def spawn(self) -> subprocess.Popen[bytes]:
-        self.records, records = self.pipe_from()
+    def spawn(self) -> Program:
+        records = self.channel_from()
+        self.records = records.ours
         self.stdin, stdin = self.pipe_to()
         with (
             records,
@@ -83,12 +84,13 @@ class ConfinedProcess(FFmpegProcess):
             self.captured_pipe(self._take) as stdout,
             self.captured_pipe(Lines(self.log.take, _LINE_BYTES)) as stderr,
         ):
-            self.command = (*self._python, str(records.fileno()))
+            self.command = (*self._python, str(records.number))
             return self.popen(
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
-                pass_fds=[records.fileno(), *([] if self._passed is None else [self._passed])],
+                channels=[records],
+                inherited=() if self._passed is None else (self._passed,),
                 sandbox=self.sandbox,
             )
 
