@@ -372,7 +372,8 @@ class Decoder(DecoderBase):
 
         Raises:
             DecoderError: if the file is damaged, truncated or without frames, or if the FFmpeg program printed an error
-                or failed. All frames before were delivered, except those that the program's decoder held back.
+                or failed. All frames before were delivered, except those that the program held back: a few, with
+                FFmpeg 5.1.
             StalledError: if no frame came within `timeout`, or the FFmpeg program showed no sign of life for
                 ``stall_timeout``. Nothing is lost: read again. Or if a URL's server sent nothing for ``stall_timeout``:
                 then each further call raises it.
