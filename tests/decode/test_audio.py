@@ -260,6 +260,19 @@ def test_a_sound_in_ogg_is_as_long_as_asked_and_begins_beside_its_picture(
         assert len(audio.read_all()) == RATE
 
 
+def test_damage_behind_a_part_is_no_error_of_a_program(tmp_path: Path) -> None:
+    path = tmp_path / "a.m4a"
+    ffmpeg("-f", "lavfi", "-i", "sine=d=3", "-c:a", "aac", path)
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 400] = bytes(byte ^ 0x55 for byte in data[middle : middle + 400])
+    path.write_bytes(data)
+    with AudioDecoder(path, settings=BY_PROGRAM) as audio, pytest.raises(DecoderError):
+        audio.read_all()
+    with AudioDecoder(path, duration=0.5, settings=BY_PROGRAM) as audio:
+        assert audio.read_all().shape == (22_050, 1)
+
+
 @pytest.mark.parametrize("ending", ["mp3", "opus"])
 def test_the_seam_of_joined_sounds_has_advice(tmp_path: Path, ending: str) -> None:
     """A second header is damage to some versions of FFmpeg, and not to others."""
