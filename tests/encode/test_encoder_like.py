@@ -95,6 +95,11 @@ def test_a_constant_rate_stays_constant(tmp_path: Path, suffix: str) -> None:
     assert (video.frame_rate, video.duration_s, video.is_variable_frame_rate) == (25, 1, False)
 
 
+def test_unknown_argument_names_the_one_that_was_meant(tmp_path: Path, varying: Path) -> None:
+    with Decoder(varying) as frames, pytest.raises(TypeError, match="'crf'"):
+        Encoder.like(frames, tmp_path / "a.mp4", crff=20)  # type: ignore[call-arg]
+
+
 def test_skipped_frame_raises_instead_of_moving_later_frames(tmp_path: Path) -> None:
     source = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=25:duration=1")
     with Decoder(source) as frames:
