@@ -1,15 +1,11 @@
 """One record for each container of which something is known that libav doesn't tell, and what libav tells of others."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
+class Container(NamedTuple):
     """What is known of a container."""
 
     has_index: bool = False  # FFmpeg finds a keyframe before a place by an index.
@@ -93,8 +89,7 @@ _EXACT = Container(
 # of 1 µs, FFmpeg loses frames after a pause of 5 minutes, and a pause of 36 minutes breaks the file. The files have 31
 # bits for the time from a frame to the next, but FFmpeg 5.1 refuses more than 28 bits between the decoding of a frame
 # and its display (mov_read_ctts in libavformat/mov.c).
-_QUICKTIME = replace(
-    _EXACT,
+_QUICKTIME = _EXACT._replace(
     has_boxes=True,
     # In a file that was cut off, the last packet is discarded. Otherwise an FFmpeg that stops at errors stops there,
     # before its decoder has output the frames that it holds back. In other containers, packets in the middle may be
@@ -105,14 +100,13 @@ _QUICKTIME = replace(
     longest_step_s=Fraction((2**28 - 1) // 90_000),
 )
 # Matroska and WebM, whose unit of times is 1 ms.
-_MATROSKA = replace(_EXACT, has_elements=True, most_fps=1000, holds_priming=False)
+_MATROSKA = _EXACT._replace(has_elements=True, most_fps=1000, holds_priming=False)
 _COMMON = ("libx264", "libx265", "libsvtav1", "libaom-av1")
 _AAC, _SOUND = Container(audio_encoder="aac"), Container(tells_sound=True)
 _OTHER = Container()
 # By FFmpeg's names: of a muxer, and the first one of a demuxer.
 _CONTAINERS = {
-    "mp4": replace(
-        _QUICKTIME,
+    "mp4": _QUICKTIME._replace(
         endings=(".mp4",),
         video="h264",
         audio="aac",
@@ -121,8 +115,7 @@ _CONTAINERS = {
         plays_pcm=False,  # newer FFmpeg writes it (ISO/IEC 23003-5)
         played_endings=(".mp4", ".m4v"),
     ),
-    "mov": replace(
-        _QUICKTIME,
+    "mov": _QUICKTIME._replace(
         endings=(".mov",),
         video="h264",
         audio="aac",
@@ -131,8 +124,7 @@ _CONTAINERS = {
         times_pcm=False,
     ),
     "ipod": _QUICKTIME,
-    "matroska": replace(
-        _MATROSKA,
+    "matroska": _MATROSKA._replace(
         endings=(".mkv",),
         video="h264",
         audio="ac3",
@@ -141,8 +133,7 @@ _CONTAINERS = {
         listed=(*_COMMON, "prores_ks", "ffv1"),
         listed_audio=("aac", "mp3", "opus", "flac", "pcm_s16le", "pcm_s24le", "pcm_f32le"),
     ),
-    "webm": replace(
-        _MATROSKA,
+    "webm": _MATROSKA._replace(
         endings=(".webm",),
         video="vp9",
         audio="opus",
@@ -171,18 +162,17 @@ _CONTAINERS = {
     # Chosen: FFmpeg's own defaults for the audio of these are Vorbis, MP3, MP2 and AMR. Measured with 5.1 and 9.0: in
     # AVI and NUT, AAC is as exactly in time with the picture as the default is.
     **dict.fromkeys(("3g2", "3gp"), _AAC),
-    "nut": replace(_AAC, has_index=True, may_seek=True, keeps_times=True),
-    "mpegts": replace(_AAC, may_seek=True, seeks_by_byte=True, protocols=("udp", "tcp", "srt", "rist")),
-    "avi": replace(_AAC, may_seek=True, counts_frames=True, times_sound=False, completes_header=True),
+    "nut": _AAC._replace(has_index=True, may_seek=True, keeps_times=True),
+    "mpegts": _AAC._replace(may_seek=True, seeks_by_byte=True, protocols=("udp", "tcp", "srt", "rist")),
+    "avi": _AAC._replace(may_seek=True, counts_frames=True, times_sound=False, completes_header=True),
     # RTMP carries nothing but FLV (Adobe's specification, 6.1).
-    "flv": replace(
-        _AAC,
+    "flv": _AAC._replace(
         may_seek=True,
         tells_length=True,
         tells_sound=True,
         protocols=("rtmp", "rtmps", "rtmpt", "rtmpts", "rtmpe", "rtmpte"),
     ),
-    "tee": replace(_AAC, is_list=True),
+    "tee": _AAC._replace(is_list=True),
     **dict.fromkeys(("mxf_opatom", "wtv"), Container(completes_header=True)),
     "ogg": Container(
         may_seek=True,
@@ -198,8 +188,8 @@ _CONTAINERS = {
     "mxf": Container(may_seek=True, tells_length=True),
     **dict.fromkeys(("aiff", "au"), Container(tells_sound=True, counts_samples=True)),
     **dict.fromkeys(("caf", "tta", "wv"), _SOUND),
-    "mp3": replace(_SOUND, guesses_sound=True),
-    "flac": replace(_SOUND, drops_damage=True),
+    "mp3": _SOUND._replace(guesses_sound=True),
+    "flac": _SOUND._replace(drops_damage=True),
     "wav": Container(may_lack_length=True),
     **dict.fromkeys(("ass", "srt", "webvtt"), Container(is_text=True)),
     "rtsp": Container(leads_elsewhere=True, protocols=("rtsp",)),
