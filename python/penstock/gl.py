@@ -109,9 +109,11 @@ class Capture:
         if self._is_closed:
             raise ClosedError("the capture is closed")
         self._intake.check_open()
+        # Its number once the pictures in flight before it have reached the encoder.
         tick = self._intake.tick_of(time_s, number=self._intake.submitted + len(self._in_flight))
         if tick is not None and tick <= self._last_tick:
             raise ValueError(f"time_s must be later than that of the picture before, not {time_s} s")
+        # Before the read: if there is no room in time, this picture has not been taken.
         if len(self._in_flight) >= self._buffers:
             self._hand_over(timeout)
         self._in_flight.append((self._source.start_read(), time_s))
@@ -205,11 +207,13 @@ class _Framebuffer:
         buffer = self._ring[0]
         # Reads into a buffer of OpenGL's: the call returns before the picture is drawn, if the driver supports that.
         self._framebuffer.read_into(buffer, components=self._channels)
+        # Only now: the buffer of a read that has failed is the next one.
         self._ring.rotate(-1)
         return _PixelBuffer(buffer)
 
     def release(self) -> None:
         """Frees the buffers."""
+        # The buffers went with a context that was released.
         if not _is_released(self._framebuffer.ctx):
             for buffer in self._ring:
                 buffer.release()

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Literal, get_args
+from typing import get_args
 
 from av.codec import codecs_available
 from av.video.format import VideoFormat
 from av.video.format import names as video_formats  # type: ignore[attr-defined]
 
 from penstock._common.messages import argument
-from penstock._decoding.framing import Delivery, Form, Framing, chroma_steps
+from penstock._decoding.framing import Delivery, Framing, chroma_steps
+from penstock._decoding.options import DecodeOptions
 from penstock._decoding.planes import blank_rows
 from penstock._decoding.program_frames import Steps
 from penstock._decoding.session import OTHER_SIZE
@@ -34,10 +34,7 @@ from penstock._ffmpeg.command.pixel_formats import (
     frame_layout,
 )
 from penstock._ffmpeg.command.settings import (
-    ColorMatrix,
-    ColorRange,
     CopiedMatrix,
-    DecoderSettings,
     native_conversion,
 )
 from penstock._ffmpeg.program import capabilities
@@ -77,48 +74,6 @@ _TONE_MAPPING = re.compile(r"tonemap|zscale|libplacebo|lut[13]d|out_transfer")
 # White is 203 cd/m² in HDR (ITU-R BT.2408). Brighter light is compressed, from 0.3 of that on. The default of desat
 # differs between versions of FFmpeg.
 _TO_SDR = "zscale=t=linear:npl=203:p=bt709,format=gbrpf32le,tonemap=mobius:desat=0,zscale=t=bt709,format=gbrp"
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeOptions:
-    """The `Decoder`'s arguments of the same names."""
-
-    pixel_format: str
-    size: tuple[int | None, int | None] | None
-    start: float | None
-    end: float | None
-    fps: Fraction | None
-    count: int | None
-    color_matrix: ColorMatrix
-    color_range: ColorRange
-    filters: str | None
-    conceal_errors: bool
-    input_options: Mapping[str, object]
-    follow_playlists: bool
-    isolated: bool | Literal["strict"]
-    settings: DecoderSettings
-    form: Form
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """The arguments of a `Decoder` with these options."""
-        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "form"}
-        return own | {one.name: getattr(self.form, one.name) for one in fields(Form)}
-
-    @property
-    def of_all_frames(self) -> DecodeOptions:
-        """The same for all frames of the file."""
-        return replace(self, start=None, end=None, fps=None, count=None)
-
-    @property
-    def is_source_format(self) -> bool:
-        """Whether frames keep the pixel format of the file."""
-        return self.pixel_format == SOURCE
-
-    @property
-    def keeps_stored_orientation(self) -> bool:
-        """Whether pictures stay as they are stored, and are not turned for display."""
-        return "noautorotate" in self.input_options or self.input_options.get("autorotate") in (0, "0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +192,7 @@ def plan_decode(
         and (
             options.size is None
             or (None in options.size and options.size != (None, None))
-            or options.form.needs_own_size
+            or options.needs_own_size
         )
     ):
         reading, trim = _reading(track, options, decoder, uncropped, keyframe_s)
@@ -246,7 +201,7 @@ def plan_decode(
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
         # If the filters fail, FFmpeg says why when it runs for all frames.
         own_size = _first_size((program, *filtered), sandbox) or own_size
-    framing = Framing.of(own_size, options.size, options.form)
+    framing = Framing.of(own_size, options)
     width, height = framing.scaled
     layout = _layout(program, name, *framing.made)
     own, stored = video.pixel_format or "", _without_range(video.pixel_format or "")
@@ -285,7 +240,7 @@ def plan_decode(
         uncropped=uncropped,
         colors=None if is_recolored else yuv_colors(video, layout.pixel_format),
         is_reframed=not framing.is_plain,
-        delivery=Delivery.of(layout, framing, options.form, is_source=options.is_source_format),
+        delivery=Delivery.of(layout, framing, options),
     )
 
 
@@ -308,7 +263,7 @@ def _check_framing(framing: Framing, own: str, layout: FrameLayout) -> None:
 def as_stored(program: str, track: Track, plan: DecodePlan) -> DecodePlan:
     """What FFmpeg has to write for `plan` if its filters run in this process: the pictures as they are stored."""
     own = plan.track.video.pixel_format or SOURCE
-    options = replace(plan.options, pixel_format=own, size=None, input_options={"autorotate": 0}, form=Form())
+    options = replace(plan.options.as_stored, pixel_format=own)
     return plan_decode(program, track, options, keyframe_s=plan.keyframe_s)
 
 
@@ -438,7 +393,7 @@ def _delivered_format(video: VideoInfo, options: DecodeOptions) -> str:
 def alpha_decoder(program: str | None, source: str, video: VideoInfo, options: DecodeOptions) -> str | None:
     """The decoder for alpha stored beside the frames, if the delivered format has alpha; else None."""
     pixel_format = _delivered_format(video, options)
-    is_chosen = any(name in options.input_options for name in (*_CODEC_OPTIONS, f"c:{video.index}"))
+    is_chosen = any(name in options.given_input for name in (*_CODEC_OPTIONS, f"c:{video.index}"))
     if (
         own_pixel_format(video) == (video.pixel_format or "")
         or not has_alpha(canonical(pixel_format))
@@ -478,7 +433,7 @@ def _reading(
         *(() if options.settings.threads is None else ("-threads", str(options.settings.threads))),
         *endpoints.confining_arguments(source, () if options.follow_playlists else (media.container,)),
         *option_arguments(
-            {name: value for name, value in options.input_options.items() if name not in _AUTOROTATION}
+            {name: value for name, value in options.given_input.items() if name not in _AUTOROTATION}
         ),
         *read_arguments(source, media.container),
         *("-map", _map(media, video)),

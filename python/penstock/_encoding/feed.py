@@ -170,7 +170,6 @@ class RawFeed:
         return Item(slot)
 
     def take_samples(self, samples: object) -> Item:
-        """Copies samples."""
         if self._plan.audio_input is None:
             raise ValueError("the encoder has no AudioTrack. Create it with audio=AudioTrack(48000, 2)")
         array = checked_samples(samples, self._plan.audio_input)
@@ -426,5 +425,4 @@ class NutFeed(RawFeed):
 
 
 def feed_of(plan: EncodePlan) -> RawFeed:
-    """The feed that the plan needs."""
     return RawFeed(plan) if plan.stream is None else NutFeed(plan)

@@ -77,6 +77,7 @@ class FrameForm:
         try:
             return pool.filled(frame, conversion, prefix, self._native)
         except ValueError as error:
+            # Only values that are scaled are searched for NaN.
             if self.value_range is None:
                 raise
             low = self.value_range[0]

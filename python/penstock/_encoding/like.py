@@ -204,8 +204,8 @@ def arguments_like_file(
 
 def _form(decoder: Decoder) -> dict[str, Any]:
     """The arguments of an `Encoder` that takes the frames of a decoder as they are."""
-    form, arguments = decoder._options.form, {"pixel_format": decoder.pixel_format}
-    given = {"channels_first": form.channels_first, "value_range": form.value_range}
+    options, arguments = decoder._options, {"pixel_format": decoder.pixel_format}
+    given = {"channels_first": options.channels_first, "value_range": options.value_range}
     return arguments | {name: value for name, value in given.items() if value}
 
 
@@ -292,7 +292,7 @@ def _rate(
 ) -> Fraction | int | None:
     """Frames per second; None where frames come with times of their own, and the container has a place for them."""
     if decoder is not None and decoder._options.fps is not None:
-        return decoder._options.fps
+        return decoder._options.rate
     # Those of a part are counted from the beginning of the file.
     is_part = decoder is not None and decoder._options.start
     is_timed = video.is_variable_frame_rate
@@ -415,7 +415,7 @@ def _decodes_evenly(decoder: Decoder) -> bool:
         Decoder(
             path,
             count=_TELECINE_FRAMES,
-            stream=decoder._stream,
+            stream=options.stream,
             isolated=options.isolated,
             settings=options.settings,
         ) as first,

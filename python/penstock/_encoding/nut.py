@@ -34,6 +34,7 @@ _LAST_TICK = 2**63 - 1 - (1 << 14)
 
 #: FFmpeg's arguments to write the beginning of a sound in this container to its standard output.
 BEGINNING = ("-frames:a", "1", "-fflags", "+bitexact", "-f", "nut", "pipe:1")
+# Start codes of NUT: an N, a letter for the kind of packet, and six bytes that are only that kind's.
 _MAIN = bytes.fromhex("4e4d7a561f5f04ad")
 _STREAM = bytes.fromhex("4e5311405bf2f9db")
 _SYNC_POINT = bytes.fromhex("4e4be4adeeca4569")

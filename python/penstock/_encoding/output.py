@@ -232,9 +232,11 @@ class OutputFile:
                 raise ReplacedError(
                     f"{self.path} was replaced while the video was written. The new video is {part}"
                 )
+            # The bytes come before the name: after a power failure there is the old file or the new one, whole.
             sync(part)
             part.replace(self.path)
             self.written = self.path
+            # The folder has the name.
             sync(self.path.parent)
         except OSError as error:
             raise ReplacedError(
@@ -289,6 +291,7 @@ def _make_beside(path: Path) -> Path:
     for number in ("", *map(str, range(2, _MOST_PARTS))):
         part = path.with_name(f"{stem}.part{number}{ending}")
         with suppress(FileExistsError):
+            # For nobody else to read until it has the mode of the old file.
             os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
             return part
     raise FileExistsError(EEXIST, "there are too many unfinished files", str(path))
@@ -298,6 +301,7 @@ def _make_like(path: Path, status: os.stat_result) -> Path:
     """Makes an empty file beside `path`, with the owner and mode of its status."""
     part = _make_beside(path)
     try:
+        # The owner before the mode: chown(2) clears the set-user-ID and set-group-ID bits.
         own = part.stat()
         if (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
             os.chown(part, status.st_uid, status.st_gid)

@@ -219,6 +219,7 @@ def plan(request: Request, size: tuple[int, int] | None, beside: Beside | None =
     try:  # FFmpeg makes its header, for this size
         stream = None if size is None else sound.nut_stream(program, pixels.fed, rate, beside.sounds)
     except EncoderError:
+        # The copy of a sound may be what the stream cannot hold. Without one, FFmpeg has failed for another reason.
         if (carried := sound.carried(program, beside.sounds)) == beside.sounds:
             raise
         return plan(request, size, beside._replace(sounds=carried))

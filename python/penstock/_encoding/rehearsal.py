@@ -6,7 +6,6 @@ It answers what no table could: which encoder works in which container, with whi
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -33,6 +32,7 @@ from penstock._encoding.timing import Origin
 from penstock._ffmpeg.command.arguments import SAMPLES
 from penstock._ffmpeg.command.settings import DEFAULT_COLORS
 from penstock._ffmpeg.program import capabilities
+from penstock._platform.forks import at_fork
 from penstock.errors import EncoderError, FFmpegError, StalledError
 
 if TYPE_CHECKING:
@@ -307,6 +307,7 @@ def _with_ffv1(made: EncodePlan, size: Size) -> EncodePlan | None:
     return plan(replace(made.request, codec="ffv1"), size, made.beside) if is_free else None
 
 
+# Each is tried on the plan that those before it have mended.
 _REMEDIES = (
     _Remedy("samples", _with_ffv1),
     _Remedy("sound", _with_encoded_sound),
@@ -319,7 +320,7 @@ _REMEDIES = (
 _verdicts: dict[tuple[object, ...], Verdict] = {}
 # Those that are going on, or ended after their callers' time was over. A fork has not their threads.
 _trials: dict[tuple[object, ...], Future[Verdict]] = {}
-os.register_at_fork(after_in_child=_trials.clear)
+at_fork(after_in_child=_trials.clear)
 
 
 def _verdict_at(made: EncodePlan, deadline: Deadline, *sizes: Size) -> Verdict:
@@ -348,6 +349,7 @@ def _verdict_at(made: EncodePlan, deadline: Deadline, *sizes: Size) -> Verdict:
             deadline.timeout or 0.0,
         ) from None
     finally:
+        # One that goes on stays, for the next call to wait for.
         if trial.done():
             _trials.pop(key, None)
     logger.info("rehearsed %s in %s: %s", made.codec, made.output.container_name, verdict)
@@ -365,6 +367,7 @@ def _try(trial: Future[Verdict], made: EncodePlan, sizes: Iterable[Size]) -> Non
             depends_on_size = any(one.kind not in _OF_ANY_SIZE for one in verdict.differences)
             if verdict.failure is None and not depends_on_size:
                 break
+    # Whoever waits for the trial gets it.
     except BaseException as error:
         trial.set_exception(error)
     else:

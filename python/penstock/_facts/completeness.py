@@ -163,16 +163,17 @@ class SoundEnd:
         has_bytes: whether any packet has some.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, position: int | None = None) -> None:
         self.end: int | None = None
         self.back: int | None = None
-        self.position: int | None = None
+        self.position = position
         self.has_bytes = False
         self._last: int | None = None
 
     def take(self, packet: Packet[Any]) -> None:
         """Looks at the next packet."""
-        self.has_bytes |= packet.size > 0
+        if packet.size:
+            self.has_bytes = True
         if self.position is None:
             self.position = packet.pos
         if (pts := packet.pts) is None:
@@ -180,7 +181,9 @@ class SoundEnd:
         if self._last is not None and pts < self._last and self.back is None:
             self.back = self._last
         self._last = pts
-        self.end = max(self.end or 0, pts + (packet.duration or 0))
+        ends = pts + (packet.duration or 0)
+        if self.end is None or ends > self.end:
+            self.end = ends
 
 
 def why_sound_incomplete(source: str, media: MediaInfo, audio: AudioInfo) -> str | None:
@@ -249,6 +252,27 @@ def has_damaged_page(path: str, begin: int, end: int | None) -> bool:
             if not head.startswith(b"OggS") or _checksum(page) != int.from_bytes(head[22:26], "little"):
                 return True
     return False
+
+
+def first_of_flac(path: str) -> int | None:
+    """The number of the first sample in a FLAC file by the head of its first frame; None for none (RFC 9639)."""
+    with Path(path).open("rb") as file:
+        head, block = file.read(8)[4:], 0
+        while len(head) == 4 and (kind := head[0] & 0x7F) != 0x7F:
+            metadata = file.read(int.from_bytes(head[1:]))
+            if kind == 0:
+                block = int.from_bytes(metadata[2:4])
+            is_last, head = head[0] >> 7, file.read(4)
+            if is_last:
+                break
+        number = file.read(7)
+    if len(head) < 4 or len(number) < 7 or head[:1] != b"\xff":
+        return None
+    ones = 8 - (~number[0] & 0xFF).bit_length()  # which say how many bytes it has
+    count = number[0] & 0x7F >> ones
+    for byte in number[1:ones]:
+        count = count << 6 | byte & 0x3F
+    return count if head[1] & 1 else count * block  # samples, or blocks of one size
 
 
 def _checksum(page: bytes) -> int:

@@ -263,7 +263,7 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
     side_data = _side_data(first.frame)
     rotation, is_mirrored = _orientation(first.frame, side_data, stream.container.format.name)
     is_sideways = rotation in (90, 270)
-    aspect = _fraction(stream.sample_aspect_ratio)
+    aspect = _fraction(stream.sample_aspect_ratio) or _fraction(codec.sample_aspect_ratio)
     field_order = _field_order(codec, first.frame)
     is_cover = Disposition.attached_pic in stream.disposition
     rate, is_variable = _rate(stream, first, is_interlaced=field_order not in (None, "progressive"))
@@ -399,14 +399,15 @@ def _codec_name(stream: VideoStream | AudioStream) -> str:
 
 
 def read_beginnings(
-    media: InputContainer, undecoded: int | None = None
+    media: InputContainer, undecoded: int | None = None, *, with_audio: bool = False
 ) -> tuple[dict[int, Beginning], list[Packet]]:
     """How each stream begins, by its number, and the packets that were read for that.
 
-    Only in QuickTime and MP4 files are those of audio read, because their packets say whether they are encrypted.
+    Those of audio are read in QuickTime and MP4 files, because their packets say whether they are encrypted.
 
     Args:
         undecoded: the number of a video whose frame is not decoded here.
+        with_audio: none of audio may be left out.
     """
     videos = {stream.index: stream for stream in _videos(media)}
     decoded = {number: stream.codec_context for number, stream in videos.items() if number != undecoded}
@@ -414,7 +415,8 @@ def read_beginnings(
         codec.thread_type, codec.thread_count = ThreadType.NONE, 1
     # The header of QuickTime and MP4 files has the average.
     has_average = containers.known(media.format.name).has_boxes
-    streams: list[Any] = [*videos.values(), *(_audios(media) if has_average else ())]
+    has_audio = has_average or (with_audio and bool(videos))
+    streams: list[Any] = [*videos.values(), *(_audios(media) if has_audio else ())]
     found = {stream.index: Beginning(_codec_name(stream)) for stream in streams}
     packets: list[Packet] = []
     waiting = set(found)

@@ -28,6 +28,7 @@ from penstock.rendering.planning import Plan, RenderChunk, chunk_of_number, defa
 from penstock.rendering.reports import ChunkReport
 from penstock.rendering.storage import Storage, storage_of
 
+# A line of a traceback that is not in here is the user's.
 _OURS = str(Path(__file__).parents[1])
 # All chunks are this much later than they are in the video, so that no decoding time is below 0, where the muxer would
 # move all times.
@@ -101,6 +102,7 @@ class Renderer:
                 # The container of chunks is ours, and not the user's.
                 warnings=tuple(one for one in report.warnings if not one.startswith(("[mov]", "[mp4]"))),
             )
+        # After the data: a chunk counts as rendered once its report is there.
         self._storage.write(f"{name}.json", json.dumps(asdict(finished)))
         return finished
 
@@ -171,6 +173,7 @@ class Renderer:
         rate = None if source.fps is None else Fraction(source.fps)
         form = source.pixel_format
         with Decoder(source.path, pixel_format=form, start=start_s, count=count, fps=rate) as decoder:
+            # Fewer frames than planned are told below, with the name of the file.
             for index, frame in zip(chunk.frames, decoder, strict=False):
                 with self._naming_failures(f"frame {index}"):
                     time_s = self._plan.time_s(index)

@@ -262,6 +262,7 @@ def _chunk_files(plan: Plan, storage: Storage) -> Generator[FileIO]:
     first: bytes | None = None
     for number, path in enumerate(_local_chunks(plan, storage)):
         with FileIO(path) as file:
+            # One header serves all chunks, so that FFmpeg reads them as one file.
             header = _header(file)
             if first is None:
                 first = header

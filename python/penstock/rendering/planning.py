@@ -90,6 +90,7 @@ class Plan:
         audio: path of the audio file; None if there is no audio.
         storage: folder of the chunks: a path, or a URL for fsspec.
         ffmpeg: version of FFmpeg, which is the same on all machines.
+        lost: what the video doesn't keep of the source, in sentences.
         hash: SHA-256 of everything on which the chunks depend, in hexadecimal. It's computed.
     """
 
@@ -104,6 +105,7 @@ class Plan:
     ffmpeg: str
     labels: Labels = NO_LABELS
     color_arguments: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
     hash: str = field(default="", init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -204,10 +206,12 @@ class Plan:
         """SHA-256 of everything on which the chunks depend."""
         content = fields_of(self) | {
             "version": VERSION,
+            # The same video under another name has the same chunks.
             "request": replace(self.request, output=""),
             "code": self.code and self.code.digest,
         }
-        for name in ("file_options", "labels", "audio", "storage"):
+        # These belong to the join: whoever changes them keeps the chunks.
+        for name in ("file_options", "labels", "audio", "storage", "lost"):
             content.pop(name, None)
         return hashlib.sha256(to_json(content).encode()).hexdigest()
 
@@ -234,6 +238,7 @@ def lengths_of(count: int, chunk_frames: int | None, workers: int) -> tuple[int,
     while left:
         length = min(limit, max(shortest, -(-left // (2 * workers))))
         if left - length < shortest:
+            # What is left would be shorter than a chunk may be.
             length = left
         lengths.append(length)
         left -= length
@@ -255,6 +260,7 @@ def make_plan(
     source: Source | None,
     audio: Path | str | None,
     storage: Path | str | None,
+    lost: tuple[str, ...] = (),
 ) -> Plan:
     """Checks everything that can be checked before a frame is there."""
     frames = frames if isinstance(frames, range) else range(_count("frames", frames))
@@ -321,6 +327,7 @@ def make_plan(
         ffmpeg=version(made.program),
         labels=made.labels,
         color_arguments=_color_arguments(made),
+        lost=lost,
     )
     return Plan.from_json(planned.to_json())  # as on other machines
 
@@ -401,7 +408,6 @@ def _color_arguments(made: EncodePlan) -> tuple[str, ...]:
 
 
 def chunk_of_number(plan: Plan, number: int) -> RenderChunk:
-    """The chunk of that number."""
     if not 0 <= number < len(plan.lengths):
         has = plural(len(plan.lengths), "chunk")
         raise ValueError(f"chunk number {number} is out of range: the plan has {has}, numbered from 0")
