@@ -193,11 +193,8 @@ class OpenSound:
 
     @property
     def unit_samples(self) -> float:
-        """How many samples the unit of the stream's times lasts; 0 if its times are wrong.
-
-        They are for FLAC in ASF: libav cuts it into frames, ten of which it has read before it gives the first.
-        """
-        if (self.chosen.media.container, self.codec.name) == ("asf", "flac"):
+        """How many samples the unit of the stream's times lasts; 0 if its times are wrong."""
+        if self.codec.name in self.chosen.container.mistimed:
             return 0.0
         return float((self._stream.time_base or 0) * self.chosen.audio.sample_rate)
 

@@ -25,6 +25,9 @@ class Container(NamedTuple):
     counts_samples: bool = False  # It does so by the number of samples.
     # It holds times of the sound. libav counts packets or bytes of AVI, wrongly for some codecs.
     times_sound: bool = True
+    # Codecs of audio whose times are wrong: libav cuts FLAC in ASF into frames, ten of which it has read before it
+    # gives the first.
+    mistimed: tuple[str, ...] = ()
     # A writer that couldn't go back has left a length of 0 or of all ones in the header.
     may_lack_length: bool = False
     drops_damage: bool = False  # libav leaves out what is damaged, and the times of what follows show it.
@@ -183,7 +186,7 @@ _CONTAINERS = {
         encoder="libtheora",
     ),
     "ogv": Container(encoder="libtheora"),
-    "asf": Container(may_seek=True),
+    "asf": Container(may_seek=True, mistimed=("flac",)),
     "mpeg": Container(may_seek=True, may_lack_times=True, guesses_length=True),
     "mxf": Container(may_seek=True, tells_length=True),
     **dict.fromkeys(("aiff", "au"), Container(tells_sound=True, counts_samples=True)),
