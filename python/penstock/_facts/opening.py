@@ -15,6 +15,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import av
+from av.codec.context import Flags as CodecFlags
 from av.error import ExitError, ProtocolNotFoundError
 from av.error import FFmpegError as LibavError
 from av.format import ContainerFormat, Flags
@@ -41,6 +42,8 @@ T = TypeVar("T")
 _GEN_PTS = 0x0001
 # PyAV 18 raises for tags that are no UTF-8, if it is not told to do what PyAV 19 does always.
 _ANY_TAGS: dict[str, Any] = {"metadata_errors": "surrogateescape"} if av.__version__.startswith("18.") else {}
+#: Without that, libav keeps some columns that the codec hides at the left, so that memory is aligned.
+EXACT_CROP = CodecFlags.unaligned
 # The demuxer that takes every text file named *.txt for a recording of a terminal, and draws it.
 _TEXT_CONTAINER = "tty"
 # FFmpeg's message about a container outside of -format_whitelist.
