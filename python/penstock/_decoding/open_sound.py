@@ -558,7 +558,7 @@ class PlacedSound:
         chosen = self._chosen
         if (listed := self._listed) is None:
             may_jump = times_may_jump(chosen.media.container) and not endpoints.is_path(chosen.opened.url)
-            return chosen.container.may_be_chained or may_jump
+            return chosen.container.has_pages or may_jump
         times = listed.dts[listed.dts != NO_TIME]
         # libav may let the times of chained Ogg go on. The file's duration is that of its last part all the same.
         whole_s = (self._chosen.media.duration_s or 0.0) + _GAP_S

@@ -31,13 +31,14 @@ class Container(NamedTuple):
     # A writer that couldn't go back has left a length of 0 or of all ones in the header.
     may_lack_length: bool = False
     drops_damage: bool = False  # libav leaves out what is damaged, and the times of what follows show it.
-    may_be_chained: bool = False  # A file may be several ones, of which the later ones begin at 0 again.
     # FFmpeg 5.1 counts times from the file's beginning, also if the sound begins later.
     counts_from_file: bool = False
     # It is made of boxes, whose header lists all packets and edits (ISO/IEC 14496-12).
     has_boxes: bool = False
     has_elements: bool = False  # It is made of elements with their lengths (EBML, RFC 8794).
-    has_pages: bool = False  # It is made of pages with checksums, of which the last one is marked (RFC 3533).
+    # It is made of pages with checksums, of which the last one is marked. A file may be several ones, of which the
+    # later ones begin at 0 again (RFC 3533).
+    has_pages: bool = False
     # FFmpeg's demuxer opens other files that the file names, or runs it as a script.
     leads_elsewhere: bool = False
     is_text: bool = False  # A file of subtitles alone, which FFmpeg takes as UTF-8, or as UTF-16 with a mark.
@@ -98,6 +99,8 @@ _QUICKTIME = _EXACT._replace(
     # before its decoder has output the frames that it holds back. In other containers, packets in the middle may be
     # marked as corrupt, too. Discarding those would hide that frames are missing.
     reading=("-fflags", "+discardcorrupt"),
+    video="h264",
+    audio="aac",
     subtitle_encoder="mov_text",
     unit_s=Fraction(1, 90_000),
     longest_step_s=Fraction((2**28 - 1) // 90_000),
@@ -111,8 +114,6 @@ _OTHER = Container()
 _CONTAINERS = {
     "mp4": _QUICKTIME._replace(
         endings=(".mp4",),
-        video="h264",
-        audio="aac",
         listed=_COMMON,
         listed_audio=("aac", "mp3", "opus"),
         plays_pcm=False,  # newer FFmpeg writes it (ISO/IEC 23003-5)
@@ -120,8 +121,6 @@ _CONTAINERS = {
     ),
     "mov": _QUICKTIME._replace(
         endings=(".mov",),
-        video="h264",
-        audio="aac",
         listed=("libx264", "libx265", "prores_ks"),
         listed_audio=("aac", "mp3", "pcm_s16le", "pcm_s24le"),
         times_pcm=False,
@@ -178,12 +177,7 @@ _CONTAINERS = {
     "tee": _AAC._replace(is_list=True),
     **dict.fromkeys(("mxf_opatom", "wtv"), Container(completes_header=True)),
     "ogg": Container(
-        may_seek=True,
-        drops_damage=True,
-        may_be_chained=True,
-        counts_from_file=True,
-        has_pages=True,
-        encoder="libtheora",
+        may_seek=True, drops_damage=True, counts_from_file=True, has_pages=True, encoder="libtheora"
     ),
     "ogv": Container(encoder="libtheora"),
     "asf": Container(may_seek=True, mistimed=("flac",)),

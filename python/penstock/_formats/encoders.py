@@ -92,9 +92,10 @@ _X264 = Encoder(
     hdr=HdrParameters("x264-params", "mastering-display", "cll", True),
     reorders=True,
 )
-_VPX = Encoder(codec="vp8", is_common=True, is_playable=True, has_crf=True)
-_AOM = Encoder(codec="av1", is_common=True, is_playable=True, has_crf=True, parameters=("aom-params",))
-_NVENC = Encoder(codec="h264", is_common=True, is_playable=True, has_preset=True, drops_alpha=True)
+_PLAYABLE = Encoder(codec="mpeg4", is_common=True, is_playable=True)
+_VPX = _PLAYABLE._replace(codec="vp8", has_crf=True)
+_AOM = _PLAYABLE._replace(codec="av1", has_crf=True, parameters=("aom-params",))
+_NVENC = _PLAYABLE._replace(codec="h264", has_preset=True, drops_alpha=True)
 _AUDIO = Encoder(codec="aac", is_common=True, is_audio=True)
 _ENCODERS = {
     "libx264": _X264._replace(
@@ -125,20 +126,11 @@ _ENCODERS = {
         pool=("svtav1-params", "lp"),
     ),
     "libaom-av1": _AOM,
-    "mpeg4": Encoder(
-        codec="mpeg4",
-        is_common=True,
-        is_playable=True,
-        levels=({"q:v": 6}, {"q:v": 3}, {"q:v": 1, "qmin": 1}),
-    ),
-    "mpeg2video": Encoder(codec="mpeg2video", is_common=True, is_playable=True, has_range=False),
-    "mjpeg": Encoder(
-        codec="mjpeg",
-        is_common=True,
-        is_playable=True,
-        levels=({"q:v": 8}, {"q:v": 3}, {"q:v": 1, "qmin": 1}),
-        # The best quality that FFmpeg advises for JPEG. Its default aims at the bit rate of a small video.
-        image_default={"q:v": 2},
+    "mpeg4": _PLAYABLE._replace(levels=({"q:v": 6}, {"q:v": 3}, {"q:v": 1, "qmin": 1})),
+    "mpeg2video": _PLAYABLE._replace(codec="mpeg2video", has_range=False),
+    # For images, the best quality that FFmpeg advises for JPEG. Its default aims at the bit rate of a small video.
+    "mjpeg": _PLAYABLE._replace(
+        codec="mjpeg", levels=({"q:v": 8}, {"q:v": 3}, {"q:v": 1, "qmin": 1}), image_default={"q:v": 2}
     ),
     "h264_nvenc": _NVENC,
     "hevc_nvenc": _NVENC._replace(codec="hevc"),
@@ -162,11 +154,8 @@ _ENCODERS = {
     "exr": Encoder(codec="exr", multiplies_alpha=True),
     "aac": _AUDIO,
     "libopus": _AUDIO._replace(codec="opus"),
-    "flac": _AUDIO._replace(codec="flac"),
     "libmp3lame": _AUDIO._replace(codec="mp3"),
-    "pcm_s16le": _AUDIO._replace(codec="pcm_s16le"),
-    "pcm_s24le": _AUDIO._replace(codec="pcm_s24le"),
-    "pcm_f32le": _AUDIO._replace(codec="pcm_f32le"),
+    **{name: _AUDIO._replace(codec=name) for name in ("flac", "pcm_s16le", "pcm_s24le", "pcm_f32le")},
 }
 #: All of FFmpeg's options that hold parameters of an encoder's own.
 PARAMETERS = tuple(dict.fromkeys(name for one in _ENCODERS.values() for name in one.parameters))
