@@ -135,7 +135,7 @@ _ENCODERS = {
     "h264_nvenc": _NVENC,
     "hevc_nvenc": _NVENC._replace(codec="hevc"),
     "av1_nvenc": _NVENC._replace(codec="av1"),
-    "libx264rgb": _X264,
+    "libx264rgb": _X264._replace(hdr=None),
     "prores_ks": Encoder(codec="prores", is_common=True, has_range=False),
     "ffv1": Encoder(codec="ffv1", is_common=True, lossless={}, most_depth=16),
     "rawvideo": Encoder(codec="rawvideo", is_common=True, lossless={}),
