@@ -30,6 +30,7 @@ from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._ffmpeg.program.process import is_unfinished
 from penstock._formats.containers import LEADING_ELSEWHERE, known
+from penstock._formats.pixel_formats import PLAYABLE
 from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
@@ -100,10 +101,8 @@ def open_media(
     # libav decodes the first frames for their facts, and throws the pictures away.
     options["skip_loop_filter"] = "all"
     if decodes_first := decodes_first and _is_avc_in_order(source):
-        options |= {
-            "skip_frame": "all",
-            "pixel_format": "yuv420p",
-        }  # any format: libav would decode to find it
+        # Any format: libav would decode to find it.
+        options |= {"skip_frame": "all", "pixel_format": PLAYABLE.name}
     try:
         given: Any = source if single_pass is None else single_pass
         media: InputContainer = av.open(given, options=options, timeout=stall_timeout, **_ANY_TAGS)
@@ -144,6 +143,7 @@ def _has_ordered_avc(media: InputContainer) -> bool:
     Otherwise libav finds the order by decoding: how many frames the decoder holds back.
     """
     codecs = [stream.codec_context for stream in media.streams.video]
+    # H.264, whose header tells the order.
     is_avc = len(codecs) == 1 and codecs[0] is not None and codecs[0].codec.canonical_name == "h264"
     return is_avc and bool(codecs[0].has_b_frames) and known(media.format.name).has_boxes
 
