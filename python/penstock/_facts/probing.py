@@ -27,6 +27,7 @@ from penstock._facts.index import REORDERED, facts_of, shows_nothing
 from penstock._facts.info import RANGES, AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo, matrix_name
 from penstock._facts.isolation import Isolation
 from penstock._facts.opening import (
+    are_found,
     decode,
     demux,
     has_no_times,
@@ -166,15 +167,19 @@ def _read(source: Source, *, follow_playlists: bool) -> MediaInfo:
     return _read_by_libav(source, follow_playlists=follow_playlists)
 
 
-def _read_by_libav(source: Source, *, follow_playlists: bool) -> MediaInfo:
+def _read_by_libav(source: Source, *, follow_playlists: bool, decodes_first: bool = True) -> MediaInfo:
     with open_media(
         source.url,
         single_pass=source.single_pass,
         path=source.path,
         follow_playlists=follow_playlists,
         decryption=source.decryption,
+        decodes_first=decodes_first,
     ) as media:
-        return info_of(source, media, read_beginnings(media)[0])
+        beginnings = read_beginnings(media)[0]
+        if are_found(media) or all(beginnings[one.index].frame for one in _videos(media)):
+            return info_of(source, media, beginnings)
+    return _read_by_libav(source, follow_playlists=follow_playlists, decodes_first=False)
 
 
 def info_of(source: Source, media: InputContainer, first: Mapping[int, Beginning]) -> MediaInfo:
