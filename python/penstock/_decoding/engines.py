@@ -110,9 +110,10 @@ def _planned(
     program: str, track: Track, options: DecodeOptions, questions: Questions, sandbox: Sandbox | None = None
 ) -> tuple[DecodePlan, bool]:
     """The plan, and whether it begins at the time of a frame: FFmpeg then drops all frames before it."""
-    begins = None if options.start is None else questions.begins(options.start)
+    rate = questions.even_rate()
+    begins = None if options.start is None or rate else questions.begins(options.start)
     if begins is None:
-        return plan_decode(program, track, options, sandbox), False
+        return plan_decode(program, track, options, sandbox, rate=rate), False
     options = replace(options, start=begins.shown_s)
     return plan_decode(program, track, options, sandbox, begins.keyframe_s), True
 

@@ -17,7 +17,7 @@ from av.error import FFmpegError as LibavError
 from penstock._common.control_groups import whole_cpus
 from penstock._facts.fields import Fields
 from penstock._facts.index import Unwrapped
-from penstock._facts.opening import decode, demux, only_frame, open_media
+from penstock._facts.opening import EXACT_CROP, decode, demux, only_frame, open_media
 from penstock._formats import codecs
 from penstock._platform.forks import at_fork
 from penstock._platform.programs import usable_cpus
@@ -163,6 +163,7 @@ class OpenVideo:
         # By frames alone: the threads of slices can't be left behind in the child of a fork.
         codec.thread_type = ThreadType.NONE if threads == 1 else ThreadType.FRAME
         codec.thread_count = min(threads, MOST_THREADS)
+        codec.flags |= EXACT_CROP
         known = codecs.known(self.codec_name)
         conceals = threads == 1 and known.marks_damage
         if self._chosen.is_strict and not known.is_lenient and not conceals:

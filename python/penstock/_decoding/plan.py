@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import prod
 from typing import get_args
 
@@ -90,6 +91,7 @@ class DecodePlan:
         track: the stream, with the pixel format that its decoder gives.
         decoder: name of FFmpeg's decoder; None leaves the choice to FFmpeg.
         keyframe_s: as for `seek_arguments`.
+        rate: `Questions.even_rate`.
         uncropped: FFmpeg's arguments for pictures as their codec has them, where the container crops them.
         colors: of frames that are YUV; None for others, and if an argument of the caller may change them.
         is_reframed: whether `filters` crop the picture, or scale it to another shape.
@@ -106,6 +108,7 @@ class DecodePlan:
     track: Track
     decoder: str | None = None
     keyframe_s: float | None = None
+    rate: Fraction | None = None
     uncropped: tuple[str, ...] = ()
     colors: VideoColors | None = None
     is_reframed: bool = False
@@ -155,7 +158,7 @@ class DecodePlan:
         return [*reading, *filtered, *few, "-fps_mode", "passthrough", "-f", "null", "-"]
 
     def _reading(self) -> tuple[list[str], list[str]]:
-        return _reading(self.track, self.options, self.decoder, self.uncropped, self.keyframe_s)
+        return _reading(self.track, self.options, self.decoder, self.uncropped, self.keyframe_s, self.rate)
 
 
 def plan_decode(
@@ -164,11 +167,12 @@ def plan_decode(
     options: DecodeOptions,
     sandbox: Sandbox | None = None,
     keyframe_s: float | None = None,
+    rate: Fraction | None = None,
 ) -> DecodePlan:
     """Plans a decode by the FFmpeg `program`, or by libav in this process if that is None.
 
-    `keyframe_s` is as for `seek_arguments`. Runs FFmpeg for one frame if the size depends on `filters`, in the sandbox
-    if there is one.
+    `keyframe_s` is as for `seek_arguments`, and `rate` is `Questions.even_rate`. Runs FFmpeg for one frame if the size
+    depends on `filters`, in the sandbox if there is one.
     """
     source, video = track.source, track.video
     name = _delivered_format(video, options)
@@ -195,7 +199,7 @@ def plan_decode(
             or options.needs_own_size
         )
     ):
-        reading, trim = _reading(track, options, decoder, uncropped, keyframe_s)
+        reading, trim = _reading(track, options, decoder, uncropped, keyframe_s, rate)
         if endpoints.is_sequential(source):
             reading, trim = _test_picture(video), []
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
@@ -237,6 +241,7 @@ def plan_decode(
     return DecodePlan(
         *(layout, delivered, conversion, converted_by, turns, filters, options, track, decoder),
         keyframe_s=keyframe_s,
+        rate=rate,
         uncropped=uncropped,
         colors=None if is_recolored else yuv_colors(video, layout.pixel_format),
         is_reframed=not framing.is_plain,
@@ -264,7 +269,7 @@ def as_stored(program: str, track: Track, plan: DecodePlan) -> DecodePlan:
     """What FFmpeg has to write for `plan` if its filters run in this process: the pictures as they are stored."""
     own = plan.track.video.pixel_format or SOURCE
     options = replace(plan.options.as_stored, pixel_format=own)
-    return plan_decode(program, track, options, keyframe_s=plan.keyframe_s)
+    return plan_decode(program, track, options, keyframe_s=plan.keyframe_s, rate=plan.rate)
 
 
 def lost_bits(video: VideoInfo, pixel_format: str) -> str | None:
@@ -417,17 +422,26 @@ def _reading(
     decoder: str | None,
     uncropped: Sequence[str],
     keyframe_s: float | None,
+    rate: Fraction | None,
 ) -> tuple[list[str], list[str]]:
     """FFmpeg's arguments that read the stream, and the filters that drop what is before ``start``."""
     source, media, video = track.source, track.media, track.video
     seek, trim = seek_arguments(options.start, source, media, video, end=options.end, keyframe_s=keyframe_s)
-    is_raw = has_no_times(media.container) and video.start_s is None
-    if is_raw and not options.filters:  # with which FFmpeg may begin again in the middle
+    is_raw, start = has_no_times(media.container), round(Fraction(video.start_s or 0.0) / video.time_base)
+    if rate is not None:
+        step, first = 1 / (rate * video.time_base), 0 if is_raw else start
+        # FFmpeg makes its filters again where the size changes. Then it counts from the time that it has made up.
+        count = f"setpts='if(N,PREV_OUTPTS+{step},if(lt(PTS,{first + _FEW_FRAMES * step}),{first},PTS))'"
+        trim = [f"settb={video.time_base}", count, *trim]
+    elif video.late_units:
+        # FFmpeg may give the first frame an earlier time than it has in the file, but none of the others.
+        trim = [f"settb={video.time_base}", f"setpts='max(PTS,{start + video.late_units})'", *trim]
+    elif is_raw:
         # Before 7, FFmpeg begins later with a raw stream whose frames are reordered.
         trim = ["setpts=PTS-STARTPTS", *trim]
     return [
         # Times and pictures as they are in the file: FFmpeg 5.1 does not see each display matrix.
-        *("-copyts", "-noautorotate", *uncropped),
+        *("-copyts", "-noautorotate", *uncropped, "-flags", "unaligned"),
         *seek,
         *(() if decoder is None else (f"-c:{video.index}", decoder)),
         *(() if options.settings.threads is None else ("-threads", str(options.settings.threads))),

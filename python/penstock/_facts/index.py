@@ -252,6 +252,16 @@ def are_times_of_decoding(packets: Packets, stream: VideoStream) -> bool:
     return bool(stream.codec_context.has_b_frames and (np.diff(packets.pts) > 0).all())
 
 
+def has_false_beginning(packets: Iterable[Facts]) -> bool:
+    """Whether the first packet's time seems to be that at which it is decoded, where packets have no others.
+
+    libav takes it for that of its frame as long as it doesn't know that frames are reordered.
+    """
+    first, *others = packets
+    is_alike = all(not one.has_pts or one.pts == one.dts for one in (first, *others))
+    return first.has_pts and is_alike and not all(one.has_pts for one in others)
+
+
 def tells_order(packets: Packets, stream: VideoStream) -> bool:
     """Whether the times of all packets, which `names_frames`, are the order in which a decoder gives the frames.
 

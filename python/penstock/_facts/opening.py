@@ -15,6 +15,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import av
+from av.codec.context import Flags as CodecFlags
 from av.error import ExitError, ProtocolNotFoundError
 from av.error import FFmpegError as LibavError
 from av.format import ContainerFormat, Flags
@@ -40,6 +41,8 @@ T = TypeVar("T")
 _GEN_PTS = 0x0001
 # PyAV 18 raises for tags that are no UTF-8, if it is not told to do what PyAV 19 does always.
 _ANY_TAGS: dict[str, Any] = {"metadata_errors": "surrogateescape"} if av.__version__.startswith("18.") else {}
+#: Without that, libav keeps some columns that the codec hides at the left, so that memory is aligned.
+EXACT_CROP = CodecFlags.unaligned
 # The demuxer that takes every text file named *.txt for a recording of a terminal, and draws it.
 _TEXT_CONTAINER = "tty"
 # FFmpeg's message about a container outside of -format_whitelist.
@@ -97,10 +100,8 @@ def open_media(
     # libav decodes the first frames for their facts, and throws the pictures away.
     options["skip_loop_filter"] = "all"
     if decodes_first := decodes_first and _is_avc_in_order(source):
-        options |= {
-            "skip_frame": "all",
-            "pixel_format": "yuv420p",
-        }  # any format: libav would decode to find it
+        # Any pixel format: without one, libav reads on to find it.
+        options |= {"skip_frame": "all", "pixel_format": "yuv420p"}
     try:
         given: Any = source if single_pass is None else single_pass
         media: InputContainer = av.open(given, options=options, timeout=stall_timeout, **_ANY_TAGS)
@@ -117,7 +118,9 @@ def open_media(
         media.flags &= ~_GEN_PTS
     if decodes_first and not _has_ordered_avc(media):
         media.close()
-        return open_media(source, containers, path=path, decryption=decryption)
+        return open_media(
+            source, containers, path=path, follow_playlists=follow_playlists, decryption=decryption
+        )
     return media
 
 

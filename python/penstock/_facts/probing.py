@@ -23,10 +23,11 @@ from av.stream import Discard, Disposition, Stream
 
 from penstock._common.deadline import Deadline
 from penstock._common.shortage import error_of_libav
-from penstock._facts.index import REORDERED, facts_of, shows_nothing
+from penstock._facts.index import REORDERED, facts_of, has_false_beginning, shows_nothing
 from penstock._facts.info import RANGES, AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo, matrix_name
 from penstock._facts.isolation import Isolation
 from penstock._facts.opening import (
+    EXACT_CROP,
     are_found,
     decode,
     demux,
@@ -304,7 +305,7 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
         has_separate_alpha=_has_separate_alpha(stream, first.codec),
         extras=_extras(side_data),
         is_attached_picture=is_cover,
-        is_tile=Disposition.dependent in stream.disposition,
+        is_tile=_is_tile(stream),
         late_units=first.late_units,
     )
 
@@ -418,6 +419,7 @@ def read_beginnings(
     decoded = {number: stream.codec_context for number, stream in videos.items() if number != undecoded}
     for codec in decoded.values():
         codec.thread_type, codec.thread_count = ThreadType.NONE, 1
+        codec.flags |= EXACT_CROP
     # The header of QuickTime and MP4 files has the average.
     has_average = containers.known(media.format.name).has_boxes
     has_audio = has_average or (with_audio and bool(videos))
@@ -473,14 +475,16 @@ def _first_frame(codec: VideoCodecContext, packets: Sequence[Packet]) -> VideoFr
 
 def _late_units(codec: VideoCodecContext, packets: Sequence[Packet]) -> int:
     """`VideoInfo.late_units`: libav gives a frame the time of the packet with which the decoder returns it."""
-    if not packets or packets[0].pts is not None or packets[0].dts is None or not codec.has_b_frames:
+    if not packets or packets[0].dts is None or not codec.has_b_frames:
+        return 0
+    if packets[0].pts is not None and not has_false_beginning(map(facts_of, packets)):
         return 0
     own = cast("VideoCodecContext", av.CodecContext.create(codec.codec.name, "r"))
     own.extradata, own.width, own.height, own.thread_count = codec.extradata, codec.width, codec.height, 1
     with suppress(LibavError, DecoderError, EOFError, ValueError):
         for packet in (*packets[: REORDERED + 1], None):
             for frame in decode(own, packet):
-                is_first = frame.key_frame and frame.pts is None and frame.dts is not None
+                is_first = frame.key_frame and frame.pts == packets[0].pts and frame.dts is not None
                 return int(frame.dts - packets[0].dts) if is_first else 0
     return 0
 
@@ -622,6 +626,13 @@ def _orientation(
     a, b, _, c, d = map(int, struct.unpack_from("=5i", found))
     turned = math.degrees(math.atan2(b / (math.hypot(b, d) or 1), a / (math.hypot(a, c) or 1)))
     return round(turned) % 360, a * d - b * c < 0
+
+
+def _is_tile(stream: VideoStream) -> bool:
+    """Whether it is one of the tiles of a picture. libheif makes a picture of an odd size a grid of a single one."""
+    streams = stream.container.streams.video
+    has_others = sum(Disposition.dependent in one.disposition for one in streams) > 1
+    return Disposition.dependent in stream.disposition and has_others
 
 
 def _mastering_display(side_data: Mapping[str, bytes]) -> MasteringDisplay | None:
