@@ -28,6 +28,7 @@ from penstock._facts.info import RANGES, AudioInfo, Chapter, MediaInfo, Subtitle
 from penstock._facts.isolation import Isolation
 from penstock._facts.opening import (
     EXACT_CROP,
+    are_found,
     decode,
     demux,
     has_no_times,
@@ -167,15 +168,19 @@ def _read(source: Source, *, follow_playlists: bool) -> MediaInfo:
     return _read_by_libav(source, follow_playlists=follow_playlists)
 
 
-def _read_by_libav(source: Source, *, follow_playlists: bool) -> MediaInfo:
+def _read_by_libav(source: Source, *, follow_playlists: bool, decodes_first: bool = True) -> MediaInfo:
     with open_media(
         source.url,
         single_pass=source.single_pass,
         path=source.path,
         follow_playlists=follow_playlists,
         decryption=source.decryption,
+        decodes_first=decodes_first,
     ) as media:
-        return info_of(source, media, read_beginnings(media)[0])
+        beginnings = read_beginnings(media)[0]
+        if are_found(media) or all(beginnings[one.index].frame for one in _videos(media)):
+            return info_of(source, media, beginnings)
+    return _read_by_libav(source, follow_playlists=follow_playlists, decodes_first=False)
 
 
 def info_of(source: Source, media: InputContainer, first: Mapping[int, Beginning]) -> MediaInfo:
