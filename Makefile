@@ -120,7 +120,7 @@ $(TESTS):
 	$(IN_VENV) python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(SELECTED) $(ARGS)
 	$(PROCESSORS)
 
-# The crates that are for Windows whole; of the core, the Reader is.
+# The crates that are for Windows whole; of the core, the Reader and the Writer are.
 ON_WINDOWS := penstock-cpu penstock-pixels
 test-windows: $(READY)-build
 	@$(IN_VENV) python -m scripts.windows.kit
@@ -199,6 +199,7 @@ check: $(READY)-check $(READY)-native
 	$(IN_VENV) python scripts/check_voice.py
 	$(IN_VENV) python scripts/stubtest.py
 	$(IN_VENV) python scripts/stub_docs.py --check
+	$(IN_VENV) python scripts/arguments.py --check
 	$(IN_VENV) python scripts/reference_table.py --check
 	$(IN_VENV) python scripts/formats_table.py --check
 	@# Last, for its last line says what could not be checked.
@@ -211,6 +212,7 @@ check-workflows:
 fmt: $(READY)-check $(READY)-native
 	cargo fmt --all
 	$(IN_VENV) python scripts/stub_docs.py
+	$(IN_VENV) python scripts/arguments.py
 	$(IN_VENV) python scripts/reference_table.py
 	$(IN_VENV) python scripts/formats_table.py
 	$(IN_VENV) ruff check --fix .

@@ -32,7 +32,6 @@ ROOMS = (
     "_decoding",
     "_facts",
     "_ffmpeg",
-    "_formats",
     "turbopipe",
     "_pipeline",
     "pipeline",
@@ -41,6 +40,7 @@ ROOMS = (
     "_streams",
     "cpu",
     "_common",
+    "_formats",
     "results",
     "errors",
     "_platform",
@@ -56,21 +56,10 @@ OF_ONE_SYSTEM = re.compile(
 )
 ROOM_OF_SYSTEMS = "_platform"
 STILL_OF_ONE_SYSTEM = {
-    "_decoding/open_video.py": {"os.register_at_fork"},
-    "_decoding/program_frames.py": {"/proc/", "fcntl", "os.register_at_fork", "termios"},
     "_encoding/output.py": {"/proc/"},
-    "_encoding/rehearsal.py": {"os.register_at_fork"},
-    "_encoding/sound_packets.py": {"select.poll"},
-    "_facts/confined_process.py": {"pass_fds"},
-    "_facts/fetching.py": {"fcntl"},
-    "_facts/single_pass.py": {"/proc/", "os.register_at_fork", "select.poll"},
-    "_facts/source.py": {"/proc/", "fcntl"},
     "_ffmpeg/command/endpoints.py": {"/proc/"},
-    "_ffmpeg/program/child.py": {"pass_fds", "select.poll"},
-    "_ffmpeg/program/process.py": {"pass_fds"},
     "_ffmpeg/program/sandbox.py": {"/proc/"},
     "cli/machine.py": {"/proc/"},
-    "cli/signals.py": {"fcntl", "select.poll"},
     "fifo.py": {"select.poll"},
     "rendering/engines/processes.py": {"pass_fds"},
 }

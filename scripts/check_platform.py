@@ -1,9 +1,8 @@
 """Reports where the Rust crates name an operating system outside the rooms that are for that; ``make check`` runs it.
 
-A crate's ``sys`` is such a room, and so are the files of ``OF_ONE_SYSTEM``, which other systems will do without.
-All other files speak to the system by what ``sys`` of ``penstock-core`` has: no library of one system, no type of
-``std`` for one, no ``cfg`` on one. Only ``lib.rs`` may have attributes that leave a whole module out. Tests do not
-count.
+A crate's ``sys`` is such a room. All other files speak to the system by what ``sys`` of ``penstock-core`` has: no
+library of one system, no type of ``std`` for one, no ``cfg`` on one. Only ``lib.rs`` may have attributes that leave a
+whole module out. Tests do not count.
 """
 
 import re
@@ -15,8 +14,6 @@ from scripts.check_imports import without_tests
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOM = re.compile(r"[^/]+/src/sys(?:/|\.rs$)")
-# The sandbox of Linux.
-OF_ONE_SYSTEM = ("penstock-python/src/sandbox.rs",)
 NAMES = re.compile(
     r"\b(?:rustix|libc|landlock|windows_sys)(?=::|;| as )"
     r"|\bstd::os\b|\btarget_(?:os|family)\b|\bcfg!?\((?:not\()?(?:unix|windows)\b"
@@ -35,7 +32,7 @@ def main() -> int:
     faults = []
     for path in sorted((ROOT / "crates").glob("*/src/**/*.rs")):
         place = path.relative_to(ROOT / "crates").as_posix()
-        if not ROOM.match(place) and place not in OF_ONE_SYSTEM:
+        if not ROOM.match(place):
             names = named_in(path.read_text(), is_root=path.name == "lib.rs")
             faults += [f"crates/{place} names a system: {name}" for name in names]
     print("\n".join(faults), end="\n" if faults else "")

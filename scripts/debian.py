@@ -34,7 +34,7 @@ def unpack(
     release: str | None = None,
     beside: Path = NOTHING,
 ) -> None:
-    """Unpack packages, and all that they need beside those that are there.
+    """Unpack packages, which may be there too, and all that they need beside those that are there.
 
     `release` is another release of Debian than this machine's. Raises `Refused` if one can't be had.
     """
@@ -62,7 +62,9 @@ def unpack(
         settings |= {"Dir::Etc::sourcelist": apt / "release.list", "Dir::Etc::sourceparts": "-"}
     apt_get = ("apt-get", *(f"-o{name}={value}" for name, value in settings.items()))
     output(*apt_get, "update")
-    output(*apt_get, "install", "--download-only", "--yes", "--no-install-recommends", *packages)
+    output(
+        *apt_get, "install", "--reinstall", "--download-only", "--yes", "--no-install-recommends", *packages
+    )
     for package in (apt / "archives").glob("*.deb"):
         output("dpkg-deb", "--extract", package, folder)
     shutil.rmtree(apt)

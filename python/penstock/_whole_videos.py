@@ -18,10 +18,11 @@ from penstock._common.reports import EncodeReport
 from penstock._common.types import FrameData
 from penstock._decoding.decoder import Decoder
 from penstock._decoding.image_files import VideoSource
-from penstock._decoding.prefetching import DecoderOptions
+from penstock._decoding.options import DecoderOptions
 from penstock._encoding.encoder import Encoder
-from penstock._encoding.encoder_options import EncoderOptions
+from penstock._encoding.request import EncoderOptions
 from penstock._encoding.sound import AudioTrack
+from penstock._formats.pixel_formats import is_gray
 from penstock._native import _count
 
 #: Chosen: the share of the available memory that one array may take. The rest is for what the program makes of it.
@@ -108,6 +109,7 @@ def read_video(path: VideoSource, *, every: int = 1, **options: Unpack[DecoderOp
     """
     every = _count("every", every)
     if (count := options.get("count")) is not None:
+        # Up to the last frame that is returned, and none that would only be decoded.
         options["count"] = (_count("count", count) - 1) * every + 1
     with Decoder(path, **options) as decoder:
         return _collected(decoder, every, available_bytes())
@@ -128,6 +130,7 @@ def _collected(decoder: Decoder, every: int, available: int | None) -> npt.NDArr
         if taken > len(frames):
             _resize(frames, min(most, int(taken * _GROWTH)))
         frames[taken - 1] = frame
+    # Gives back what the last growth took too much.
     _resize(frames, taken)
     return frames
 
@@ -158,8 +161,9 @@ def _check_is_no_picture(frames: Any, options: EncoderOptions) -> None:
 def _is_picture(shape: tuple[int, ...], options: EncoderOptions) -> bool:
     if len(shape) != 3:
         return len(shape) < 3
-    is_gray = str(options.get("pixel_format")).startswith("gray")
-    return not is_gray and shape[0 if options.get("channels_first") else 2] in (3, 4)
+    return not is_gray(str(options.get("pixel_format"))) and shape[
+        0 if options.get("channels_first") else 2
+    ] in (3, 4)
 
 
 def _check_audio(audio: object) -> None:

@@ -35,6 +35,7 @@ from penstock._common.control_groups import cpu_quota
 from penstock._common.notebook import HtmlTable
 from penstock._common.types import Near, Priority
 from penstock._native import AppliedPolicy, ThreadPolicy
+from penstock._platform.programs import usable_cpus
 
 if TYPE_CHECKING:
     from _typeshed import StrOrBytesPath
@@ -213,7 +214,7 @@ def usable() -> float:
     The number counts the CPUs that the calling thread may run on, or fewer if a control group limits the time on them:
     in a container with a quota of 1.5 CPUs, it is 1.5. Python's ``os.process_cpu_count`` ignores quotas.
     """
-    allowed = float(len(os.sched_getaffinity(0)))
+    allowed = float(usable_cpus())
     quota = cpu_quota()
     return allowed if quota is None else min(allowed, quota)
 

@@ -168,6 +168,7 @@ class FifoTicket(Generic[Stream]):
             OSError: if the system failed.
         """
         self._opening.wait(timeout)
+        # One of the threads that wait takes the descriptor, and all get its stream.
         with self._lock:
             if self._stream is None:
                 self._stream = cast(Stream, _STREAMS[self._access](self._opening.take()))

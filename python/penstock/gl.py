@@ -16,6 +16,7 @@ from penstock._common.messages import in_short, plural
 from penstock._common.types import PictureRead, PictureSource
 from penstock._encoding.encoder import Encoder
 from penstock._ffmpeg.command.pixel_formats import FrameLayout
+from penstock._formats.pixel_formats import OPENGL
 from penstock._native import _copy, _count
 from penstock.errors import ClosedError
 
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 __all__ = ["Capture"]
-
-# The channels that OpenGL reads, by the pixel formats that they are.
-_CHANNELS = {"gray": 1, "rgb24": 3, "rgb0": 4, "rgba": 4}
 
 
 class Capture:
@@ -111,9 +109,11 @@ class Capture:
         if self._is_closed:
             raise ClosedError("the capture is closed")
         self._intake.check_open()
+        # Its number once the pictures in flight before it have reached the encoder.
         tick = self._intake.tick_of(time_s, number=self._intake.submitted + len(self._in_flight))
         if tick is not None and tick <= self._last_tick:
             raise ValueError(f"time_s must be later than that of the picture before, not {time_s} s")
+        # Before the read: if there is no room in time, this picture has not been taken.
         if len(self._in_flight) >= self._buffers:
             self._hand_over(timeout)
         self._in_flight.append((self._source.start_read(), time_s))
@@ -178,9 +178,9 @@ class _Framebuffer:
     """A ``moderngl.Framebuffer`` that is read into pixel buffers in turn."""
 
     def __init__(self, framebuffer: Any, layout: FrameLayout, buffers: int) -> None:
-        if layout.pixel_format not in _CHANNELS:
+        if layout.pixel_format not in OPENGL:
             raise ValueError(
-                f"pixel_format must be one of {', '.join(_CHANNELS)} for OpenGL, not {layout.pixel_format}. Pass "
+                f"pixel_format must be one of {', '.join(OPENGL)} for OpenGL, not {layout.pixel_format}. Pass "
                 "pixel_format='rgb24' to the Encoder"
             )
         if framebuffer.size != (layout.width, layout.height):
@@ -198,7 +198,7 @@ class _Framebuffer:
         if self.key in _captured:
             raise ValueError("the framebuffer already has a capture. Close that capture first")
         self._framebuffer = framebuffer
-        self._channels = _CHANNELS[layout.pixel_format]
+        self._channels = OPENGL[layout.pixel_format]
         self._ring = deque(framebuffer.ctx.buffer(reserve=layout.frame_bytes) for _ in range(buffers))
 
     def start_read(self) -> _PixelBuffer:
@@ -207,11 +207,13 @@ class _Framebuffer:
         buffer = self._ring[0]
         # Reads into a buffer of OpenGL's: the call returns before the picture is drawn, if the driver supports that.
         self._framebuffer.read_into(buffer, components=self._channels)
+        # Only now: the buffer of a read that has failed is the next one.
         self._ring.rotate(-1)
         return _PixelBuffer(buffer)
 
     def release(self) -> None:
         """Frees the buffers."""
+        # The buffers went with a context that was released.
         if not _is_released(self._framebuffer.ctx):
             for buffer in self._ring:
                 buffer.release()

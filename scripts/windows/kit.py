@@ -31,7 +31,14 @@ from scripts.windows import complex_math
 HERE = Path(__file__).parent
 KIT = HERE.parents[1] / "build" / "windows"
 #: Of this Rust, which Debian 12 builds browsers with, it has the sources as well.
-RUST = ("rustc-web=1.96.*", "cargo-web=1.96.*", "rust-web-src=1.96.*", "gcc-mingw-w64-x86-64-win32=12.2.*")
+RUST = (
+    *("rustc-web=1.96.*", "cargo-web=1.96.*", "rust-web-src=1.96.*"),
+    *(
+        "gcc-mingw-w64-x86-64-win32=12.2.*",
+        "binutils-mingw-w64-x86-64=2.40-2+10*",
+        "mingw-w64-x86-64-dev=10.0.*",
+    ),
+)
 WINE = "wine64=10.0*"
 #: The release of Debian that has it.
 WINE_RELEASE = "trixie"

@@ -15,6 +15,7 @@ import av
 import numpy as np
 import pytest
 from support.cases import ffmpegs, needs
+from support.clips import list_packets
 from support.media import ffmpeg
 
 from penstock import Decoder, DecoderError, FFmpegWarning, probe, read_video
@@ -121,7 +122,7 @@ def test_a_hidden_packet_with_a_time_of_its_own_is_no_frame(
 ) -> None:
     path = tmp_path / f"a.{ending}"
     ffmpeg("-i", made_with_hidden_frames(tmp_path / "a.webm", codec), "-c", "copy", "-bsf:v", split, path)
-    assert len(packets(path)) > 50
+    assert len(list_packets(path)) > 50
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*the header says", FFmpegWarning)  # FFmpeg counts packets in AVI
         check(path, 50)
@@ -234,15 +235,9 @@ def test_frames_before_damage_come_in_sequence_and_by_number_of_real_files(name:
     check(media(name), frames, is_whole=False, most=8)
 
 
-def packets(path: Path) -> list[tuple[int, int]]:
-    """The places and sizes of the packets of the video."""
-    with av.open(str(path)) as file:
-        return [(one.pos, one.size) for one in file.demux(video=0) if one.size and one.pos is not None]
-
-
 def damage(path: Path, number: int) -> None:
     """Writes zeros over the second half of a packet."""
-    position, size = packets(path)[number]
+    position, size = list_packets(path)[number]
     data = bytearray(path.read_bytes())
     data[position + size // 2 : position + size] = bytes(size - size // 2)
     path.write_bytes(data)
@@ -460,7 +455,7 @@ def test_gap_in_an_edit_list_that_libav_fills_warns(tmp_path: Path) -> None:
 def test_frames_after_a_block_of_no_track_are_not_lost_silently(tmp_path: Path) -> None:
     path = made(tmp_path / "a.webm", "-c:v", "libvpx-vp9", "-b:v", "100k", "-g", "60")
     data = bytearray(path.read_bytes())
-    position = packets(path)[25][0]
+    position = list_packets(path)[25][0]
     assert data[position] == 0x81  # the track of a SimpleBlock (RFC 9559, 5.1.3.4)
     data[position : position + 8] = bytes(8)
     path.write_bytes(data)

@@ -7,10 +7,9 @@ import warnings
 from pathlib import Path
 from typing import NamedTuple
 
-import av
 import numpy as np
 import pytest
-from support.clips import FFV1, H264_B, H265, PRORES, as_, moving
+from support.clips import FFV1, H264_B, H265, PRORES, as_, list_packets, moving
 from support.media import ffmpeg
 
 from penstock import Decoder, DecoderError
@@ -61,12 +60,6 @@ def outcome(path: Path, threads: int, **options: bool) -> Outcome:
     return Outcome(frames, reason, [str(one.message) for one in told])
 
 
-def packets(path: Path) -> list[tuple[int, int]]:
-    """The places and sizes of the packets of the video."""
-    with av.open(str(path)) as file:
-        return [(one.pos, one.size) for one in file.demux(video=0) if one.size and one.pos is not None]
-
-
 def zeroed(path: Path, start: int, size: int) -> Path:
     data = path.read_bytes()
     changed = path.with_name(f"{start}_{size}_{path.name}")
@@ -76,7 +69,7 @@ def zeroed(path: Path, start: int, size: int) -> Path:
 
 def damaged(path: Path, kind: str, seed: int) -> Path:
     """The file with zeros in a packet, for all of its bytes, or from its middle to its end."""
-    start, size = random.Random(f"{path.name} {kind} {seed}").choice(packets(path)[2:-2])
+    start, size = random.Random(f"{path.name} {kind} {seed}").choice(list_packets(path)[2:-2])
     if kind == "zeros":
         return zeroed(path, start + size // 2, min(64, size // 2))
     if kind == "tail":
@@ -113,7 +106,7 @@ def test_emptied_packet_raises(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_damage_in_a_packet_hidden_by_an_edit_list_raises(folder: Path, threads: int) -> None:
-    start, size = packets(folder / "edited.mp4")[0]
+    start, size = list_packets(folder / "edited.mp4")[0]
     path = zeroed(folder / "edited.mp4", start + size // 2, size // 4)
     found = outcome(path, threads)
     assert found.reason is not None and not found.frames
@@ -125,7 +118,7 @@ def test_damage_in_a_packet_hidden_by_an_edit_list_raises(folder: Path, threads:
 
 
 def test_damage_at_the_first_frame_raises(folder: Path) -> None:
-    start, size = packets(folder / "h264.mp4")[0]
+    start, size = list_packets(folder / "h264.mp4")[0]
     path = zeroed(folder / "h264.mp4", start + size // 2, size // 4)
     assert [len(outcome(path, threads).frames) for threads in (1, 2, 4)] == [0, 0, 0]
     assert outcome(path, 2).reason is not None
@@ -133,7 +126,7 @@ def test_damage_at_the_first_frame_raises(folder: Path) -> None:
 
 def test_concealed_damage_is_the_same_with_any_number_of_threads(folder: Path) -> None:
     path = folder / "h264.mkv"
-    for start, size in packets(path)[12::24]:
+    for start, size in list_packets(path)[12::24]:
         path = zeroed(path, start + size // 2, size // 4)
     found = [outcome(path, threads, conceal_errors=True) for threads in (1, 2, 4)]
     assert found[0] == found[1] == found[2]

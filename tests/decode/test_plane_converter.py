@@ -28,8 +28,6 @@ LAYOUTS = {
     "yuv420p10le": (2, 2, 2, 2),
     "yuv422p10le": (2, 2, 1, 2),
     "yuv444p10le": (2, 1, 1, 2),
-    "rgb24": (3, 1, 1, 0),
-    "yuva420p": (1, 2, 2, 2),
 }
 SIZES = [(1, 1), (101, 67), (640, 36), (1920, 18)]
 
@@ -39,8 +37,7 @@ def rows_of(pixel_format: str, width: int, height: int) -> Rows:
     sample_bytes, columns, rows, chroma = LAYOUTS[pixel_format]
     shared = 2 // chroma * sample_bytes if chroma else 0
     luma = (height, width * sample_bytes)
-    alpha = [luma] if pixel_format == "yuva420p" else []
-    return [luma, *[(-(-height // rows), -(-width // columns) * shared)] * chroma, *alpha]
+    return [luma, *[(-(-height // rows), -(-width // columns) * shared)] * chroma]
 
 
 def frame_of(pixel_format: str, width: int, height: int, *, seed: int = 0) -> Any:
@@ -110,7 +107,7 @@ def pixels(job: _PlaneJob) -> npt.NDArray[np.uint8]:
 
 @pytest.mark.parametrize("threads", [0, 2])
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("pixel_format", sorted(LAYOUTS.keys() - {"rgb24", "yuva420p"}))
+@pytest.mark.parametrize("pixel_format", sorted(LAYOUTS))
 def test_planes_make_the_same_pixels_as_joined_samples(
     pixel_format: str, size: tuple[int, int], threads: int
 ) -> None:
@@ -122,28 +119,6 @@ def test_planes_make_the_same_pixels_as_joined_samples(
         assert pixels(begun(converter, libavs)).tobytes() == want
     assert strides_of(turned_over(frame))[0] < 0, "rows from the last to the first were among them"
     assert converter.converting_s > 0
-
-
-@pytest.mark.parametrize("threads", [0, 2])
-@pytest.mark.parametrize("pixel_format", sorted(LAYOUTS))
-def test_rows_are_copied_in_order_without_a_conversion(pixel_format: str, threads: int) -> None:
-    for size in SIZES:
-        rows = rows_of(pixel_format, *size)
-        converter = _PlaneConverter(None, rows, 2, threads)
-        frame = frame_of(pixel_format, *size)
-        for libavs in [frame, turned_over(frame)]:
-            assert pixels(begun(converter, libavs)).tobytes() == samples(libavs, rows)
-
-
-@pytest.mark.parametrize("threads", [0, 2])
-def test_a_large_frame_is_made_in_bands(threads: int) -> None:
-    size = (3840, 2162)
-    frame, rows = frame_of("yuv420p", *size), rows_of("yuv420p", *size)
-    conversion = conversion_of("yuv420p", "rgb24", *size)
-    converter, copier = (_PlaneConverter(with_, rows, 1, threads) for with_ in [conversion, None])
-    want = expected(conversion, frame, rows, size[0] * size[1] * 3)
-    assert pixels(begun(converter, frame)).tobytes() == want
-    assert pixels(begun(copier, frame)).tobytes() == samples(frame, rows)
 
 
 @pytest.mark.parametrize("threads", [0, 2])

@@ -21,13 +21,11 @@ from penstock import Decoder, Encoder, FanOut, FFmpegWarning, Writer, map_video
 from penstock._encoding.frame_check import frame_buffer
 from penstock._encoding.frame_form import FrameForm
 from penstock._ffmpeg.command.pixel_formats import frame_layout
-from penstock._native import _SlotPool, _ValueRange
 from penstock.rendering import plan
 
 Array = npt.NDArray[Any]
 
 W, H = 64, 48
-RANGES = [(0.0, 1.0), (-1.0, 1.0), (0.0, 255.0), (-3.5, 0.25)]
 # The layout of a frame in memory: each makes the same picture look the same.
 LAYOUTS: dict[str, Callable[[Array], Array]] = {
     "as it is": lambda frame: frame,
@@ -66,29 +64,6 @@ def lossless(output: Path, **arguments: Any) -> Encoder:
 def decoded(path: Path, pixel_format: str = "rgb24") -> list[Array]:
     with Decoder(path, pixel_format=pixel_format) as decoder:
         return [np.asarray(frame) for frame in decoder]
-
-
-@given(
-    size=st.tuples(st.integers(1, 40), st.integers(1, 40)),
-    channels=st.integers(1, 5),
-    dtype=st.sampled_from([np.float16, np.float32, np.float64]),
-    value_range=st.sampled_from(RANGES),
-    bits=st.sampled_from([8, 10, 16]),
-    layout=st.sampled_from(sorted(LAYOUTS)),
-)
-def test_samples_match_numpy(
-    size: tuple[int, int], channels: int, dtype: Any, value_range: tuple[float, float], bits: int, layout: str
-) -> None:
-    most = 2**bits - 1
-    frame = LAYOUTS[layout](floats((*size, channels), value_range, dtype))
-    made_type = np.uint8 if bits == 8 else np.dtype("<u2")
-    pool = _SlotPool(frame.size * np.dtype(made_type).itemsize, 1)
-    slot = pool.filled(frame, None, None, _ValueRange(*value_range, bits))
-    made = np.frombuffer(memoryview(slot), made_type).reshape(frame.shape)
-    low, high = value_range
-    scaled = np.rint((frame.astype(np.float64) - low) * (most / (high - low)))
-    np.testing.assert_array_equal(made, np.clip(scaled, 0, most))
-    assert slot.clipped_samples == outside(frame, value_range)
 
 
 @pytest.mark.parametrize(

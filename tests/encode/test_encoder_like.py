@@ -655,6 +655,22 @@ def test_lost_streams_warn(tmp_path: Path, ffmpeg: str) -> None:
     assert sum("attached picture" in str(one.message) for one in said) == 1
 
 
+def test_lost_attachment_warns_and_chapters_and_time_code_do_not(tmp_path: Path, ffmpeg: str) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text(";FFMETADATA1\n[CHAPTER]\nTIMEBASE=1/1000\nSTART=0\nEND=400\ntitle=first\n")
+    picture = ("-f", "lavfi", "-i", "testsrc=s=64x48:r=25:d=0.4")
+    makes = {
+        "attached.mkv": ("-attach", words, "-metadata:s:t", "mimetype=text/plain"),
+        "chapters.mp4": ("-i", words, "-map_chapters", "1"),
+        "timecode.mov": ("-timecode", "01:00:00:00"),
+    }
+    for name, arguments in makes.items():
+        subprocess.run((ffmpeg, "-v", "error", *picture, *arguments, tmp_path / name), check=True)
+    assert [probe(tmp_path / name).undecodable for name in makes] == [("attachment",), (), ()]
+    with pytest.warns(FFmpegWarning, match="attachment"):
+        changed(tmp_path / "attached.mkv", tmp_path / "b.mkv")
+
+
 def test_lost_undecodable_audio_warns(tmp_path: Path, ffmpeg: str) -> None:
     picture = ("-f", "lavfi", "-i", "testsrc=s=64x48:r=25:d=0.4", "-f", "lavfi", "-i", "sine=d=0.4")
     source = tmp_path / "a.mkv"

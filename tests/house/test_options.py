@@ -1,17 +1,52 @@
-"""The types of options that functions pass on to a class: they are the class's own parameters."""
+"""Arguments are declared once: the signatures, docstrings and TypedDicts that repeat them are written from that."""
 
 from __future__ import annotations
 
 import inspect
+import json
+import os
+import shutil
+import subprocess
+import sys
 import typing
+from pathlib import Path
 
 import pytest
 
-from penstock import AudioDecoder, Decoder, Encoder
-from penstock._decoding.audio import AudioOptions
-from penstock._decoding.prefetching import DecoderOptions
-from penstock._encoding.encoder_options import LikeOptions
-from penstock._encoding.request import Request
+import penstock
+from penstock import AudioDecoder, Decoder, Encoder, video
+from penstock._decoding.options import AudioDecodeOptions, AudioOptions, DecodeOptions, DecoderOptions
+from penstock._encoding.request import LikeOptions, Request
+from scripts import arguments
+
+PACKAGE = Path(penstock.__file__).parent
+FORWARDING = (Encoder.like, Decoder.audio, penstock.write_video, penstock.read_video, video.prefetch)
+# Calls as users write them, and what mypy says of the line; None if nothing.
+CALLS = {
+    'Encoder("a.mp4", fps=30, crf=20)': None,
+    'Encoder("a.mp4", fps=30, crff=20)': "call-arg",
+    'Encoder("a.mp4", fps=30, crf="20")': "arg-type",
+    'Encoder("a.mp4", fps=30, quality="best")': "arg-type",
+    'Encoder("a.mp4")': "call-arg",
+    'Encoder("a.mp4", 30)': "call-arg",
+    'Decoder("a.mp4", size=(None, 240), isolated="strict")': None,
+    'Decoder("a.mp4", sizes=(None, 240))': "call-arg",
+    'Decoder("a.mp4", fit="crop")': "arg-type",
+    'AudioDecoder("a.mp4", dtype="int24")': "arg-type",
+    'write_video("a.mp4", [], 30, crf=20)': None,
+    'write_video("a.mp4", [], 30, crff=20)': "call-arg",
+    'write_video("a.mp4", [], 30, preset=3)': "arg-type",
+    'read_video("a.mp4", count="3")': "arg-type",
+    'Encoder.like(Decoder("a.mp4"), "b.mp4", fps=None, metadata=None)': None,
+    'Encoder.like(Decoder("a.mp4"), "b.mp4", fps="30")': "arg-type",
+    'Decoder("a.mp4").audio(channels="mono")': "arg-type",
+    'render("s:f", "a.mp4", frames=1, size=(2, 2), fps=1, encoder_options={"crf": 20})': None,
+    'render("s:f", "a.mp4", frames=1, size=(2, 2), fps=1, encoder_options={"crff": 20})': "arg-type",
+}
+
+
+def test_sections_are_those_of_the_declarations() -> None:
+    assert [path.name for path, wanted in arguments.pages(PACKAGE) if wanted != path.read_text()] == []
 
 
 @pytest.mark.parametrize(
@@ -23,11 +58,68 @@ def test_options_are_the_parameters_of_the_class(options: type, made: type) -> N
     assert {name: one.__forward_arg__ for name, one in typed(options).items()} == named
 
 
-def test_a_request_has_the_arguments_of_an_encoder() -> None:
-    made, asked = (inspect.signature(one).parameters for one in (Encoder, Request))
-    assert list(asked) == [name for name in made if name != "progress"]
+@pytest.mark.parametrize(
+    ("declared", "made"), [(Request, Encoder), (DecodeOptions, Decoder), (AudioDecodeOptions, AudioDecoder)]
+)
+def test_a_declaration_has_the_arguments_of_its_class(declared: type, made: type) -> None:
+    called, asked = (inspect.signature(one).parameters for one in (made, declared))
+    assert list(asked) == [name for name in called if name != "source"]
     for name, parameter in asked.items():
-        assert (parameter.kind, parameter.default) == (made[name].kind, made[name].default), name
+        assert (parameter.kind, parameter.default) == (called[name].kind, called[name].default), name
+
+
+def test_no_signature_hides_its_options() -> None:
+    for function in FORWARDING:
+        assert inspect.signature(function).parameters["options"].annotation.startswith("Unpack["), function
+    public = {getattr(module, name) for module in (penstock, video) for name in module.__all__}
+    for function in public - {*FORWARDING}:
+        is_error = inspect.isclass(function) and issubclass(function, BaseException)
+        if callable(function) and not is_error:
+            kinds = [one.kind for one in inspect.signature(function).parameters.values()]
+            assert inspect.Parameter.VAR_KEYWORD not in kinds, function
+
+
+def test_mypy_says_what_is_wrong_in_a_users_call(tmp_path: Path) -> None:
+    file = tmp_path / "user.py"
+    imported = "from penstock import AudioDecoder, Decoder, Encoder, read_video, render, write_video"
+    file.write_text("\n".join([imported, *CALLS, ""]))
+    command = [sys.executable, "-m", "mypy", "--strict", "--output=json", str(file)]
+    told = subprocess.run(command, cwd=PACKAGE.parents[1], capture_output=True, text=True).stdout
+    errors = [json.loads(line) for line in told.splitlines()]
+    found = {one["line"]: one["code"] for one in errors if one["file"].endswith("user.py")}
+    assert {call: found.get(line) for line, call in enumerate(CALLS, 2)} == CALLS
+
+
+def test_an_option_is_declared_in_one_file(tmp_path: Path) -> None:
+    package = tmp_path / "penstock"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    path = package / "_encoding" / "request.py"
+    declared = (
+        '    dummy: Annotated[int, CommandOption("--dummy N", "A dummy.", least=1)] = 1\n    """a dummy."""\n'
+    )
+    before, field, after = path.read_text().partition("    crf: Annotated[")
+    path.write_text(before + declared + field + after)
+    arguments.main(package, check=False)
+    files = {one.relative_to(package) for one in package.rglob("*.py")}
+    changed = {one for one in files if (package / one).read_text() != (PACKAGE / one).read_text()}
+    assert {one.name for one in changed} == {"request.py", "encoder.py"}  # and the latter by the script alone
+    ask = """
+import inspect, penstock
+from click.testing import CliRunner
+from penstock._encoding.request import EncoderOptions
+from penstock.cli import penstock_command
+parameter = inspect.signature(penstock.Encoder).parameters["dummy"]
+assert (parameter.kind.name, parameter.default, parameter.annotation) == ("KEYWORD_ONLY", 1, "int")
+assert "dummy: a dummy.\\n" in inspect.getdoc(penstock.Encoder)
+assert "dummy" in EncoderOptions.__annotations__
+for command in ("encode", "convert", "render"):
+    assert "--dummy N" in CliRunner().invoke(penstock_command, [command, "--help"]).output
+with penstock.Encoder("out.mp4", fps=30, size=(64, 64), dummy=3) as encoder:
+    assert encoder._plan.request.dummy == 3
+    encoder.write(bytes(64 * 64 * 3))
+"""
+    own = os.environ | {"PYTHONPATH": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", ask], env=own, cwd=tmp_path, check=True)
 
 
 def typed(options: type) -> dict[str, typing.ForwardRef]:

@@ -114,12 +114,12 @@ def test_descriptor_shortage_raises_emfile(source: Path) -> None:
     }}
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
     held = []
-    try:
-        while True:
-            held.append(os.dup(0))
-    except OSError:
-        pass
     for name, work in works.items():
+        try:
+            while True:
+                held.append(os.dup(0))  # also what the work before has given back
+        except OSError:
+            pass
         try:
             work()
         except Exception as error:

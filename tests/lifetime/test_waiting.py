@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from support.cases import MODES, eventually
-from support.processes import no_strace, run_script, succeeded, system_calls
+from support.processes import run_script, succeeded, system_calls
 from support.streams import ReaderThread, noise, read_exactly, tcp_pair, unread_bytes
 from support.this_process import are_asleep, threads, workers
 
@@ -263,8 +263,6 @@ def test_readers_encoders_decoders_and_pipelines_sleep_while_nobody_needs_them(
 
 def test_write_to_a_busy_queue_makes_no_system_call() -> None:
     """The worker waits for the reader, and finds the write when it is due."""
-    if (reason := no_strace()) is not None:
-        pytest.skip(reason)
     [calls] = system_calls(
         """
         reader, fd = os.pipe()

@@ -146,6 +146,12 @@ def zeroed(data: bytes, start: int | None = None) -> bytes:
     return data[:start] + bytes(length) + data[start + length :]
 
 
+def list_packets(path: Path) -> list[tuple[int, int]]:
+    """The places and sizes of the packets of the video."""
+    with av.open(str(path)) as file:
+        return [(one.pos, one.size) for one in file.demux(video=0) if one.size and one.pos is not None]
+
+
 def zeroed_packets(data: bytes) -> bytes:
     """`zeroed` from within a packet on. Whole packets would be missed by nobody."""
     with av.open(io.BytesIO(data)) as file:

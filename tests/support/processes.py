@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -102,7 +102,7 @@ def has_ended(pid: int) -> bool:
 
 
 @functools.cache
-def no_strace() -> str | None:
+def _why_no_strace() -> str | None:
     """Why strace cannot inject faults here; None if it can."""
     try:
         command = ["strace", "-o", "/dev/null", "-e", "inject=getppid:error=EINTR", "true"]
@@ -112,18 +112,26 @@ def no_strace() -> str | None:
     return None if done.returncode == 0 else f"strace does not work here: {done.stderr.decode().strip()}"
 
 
-def system_calls(script: str) -> list[list[str]]:
+def trace(
+    code: str, *arguments: object, options: Sequence[str]
+) -> tuple[subprocess.CompletedProcess[bytes], str]:
+    """Runs a Python program in strace, whose record comes second. Skips the test where strace does not work."""
+    if (reason := _why_no_strace()) is not None:
+        pytest.skip(reason)
+    with tempfile.NamedTemporaryFile("r") as record:
+        program = [sys.executable, "-c", PRELUDE + textwrap.dedent(code), *map(str, arguments)]
+        command = ["strace", "-o", record.name, *options, *program]
+        return subprocess.run(command, capture_output=True, timeout=60, check=False), record.read()
+
+
+def system_calls(code: str) -> list[list[str]]:
     """Runs a program in strace, and returns the calls of its first thread between each two of its ``os.getppid()``.
 
     Without those of memory, which depend on what malloc has left.
     """
-    with tempfile.NamedTemporaryFile("r") as record:
-        program = [sys.executable, "-c", PRELUDE + textwrap.dedent(script)]
-        done = subprocess.run(
-            ["strace", "-o", record.name, *program], capture_output=True, timeout=60, check=False
-        )
-        assert succeeded(done) == b""
-        _, *parts, _ = record.read().split("getppid()")
+    done, record = trace(code, options=())
+    assert succeeded(done) == b""
+    _, *parts, _ = record.split("getppid()")
     of_memory = {"brk", "madvise", "mmap", "mprotect", "mremap", "munmap"}
     calls = [[line.partition("(")[0] for line in part.splitlines()[1:]] for part in parts]
     return [[call for call in each if call not in of_memory] for each in calls]

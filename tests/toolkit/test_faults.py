@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.cases import MODES, eventually
-from support.processes import PRELUDE, no_strace, run_script, small_disk, succeeded
+from support.processes import run_script, succeeded
 from support.streams import ReaderThread, noise
 from support.this_process import rss_bytes
 
@@ -53,26 +53,6 @@ def reader_of(size: int) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
 
 
 class TestTheReaderIsKilledMidFrame:
-    @pytest.mark.parametrize("mode", MODES)
-    def test_bytes_delivered_and_lost_are_exact(self, mode: str) -> None:
-        size = len(FRAME) + 1_234_567
-        with reader_of(size) as (process, writer):
-            stream = Writer(writer, mode=mode)
-            tickets = [stream.submit(FRAME) for _ in range(4)]
-            assert process.stdout.read(1) == b"!"
-            process.kill()
-            failures = [ticket.exception(10) for ticket in tickets]
-            assert failures[0] is None
-            assert all(isinstance(failure, BrokenStreamError) for failure in failures[1:])
-            for call in (lambda: stream.submit(b"next"), stream.flush, stream.close):
-                with pytest.raises(BrokenStreamError) as caught:
-                    call()
-                assert caught.value.errno == errno.EPIPE
-                assert caught.value.bytes_delivered == size
-                assert caught.value.bytes_lost == 4 * len(FRAME) - size
-            assert stream.closed
-            assert (stream.stats.bytes_delivered, stream.stats.bytes_pending) == (size, 0)
-
     @pytest.mark.parametrize("mode", MODES)
     def test_killed_reader_raises_at_the_next_pipe_call_and_at_sync(self, mode: str) -> None:
         with reader_of(500_000) as (process, writer):
@@ -211,60 +191,6 @@ def test_nonblocking_pipe_receives_every_byte(pair: tuple[int, int], mode: str) 
     assert result.result() == FRAME * 3
 
 
-INTERRUPTED_WRITER = """
-import hashlib
-mode, size = sys.argv[1], 900_000
-def produce(fd):
-    for number in range(6):
-        penstock._native._pipe(bytes([number]) * size, fd, mode=mode)
-produce(1)
-penstock._native._sync()
-"""
-
-FAULTS = {
-    "write": "write,splice,poll,ppoll",
-    "staged": "vmsplice,poll,ppoll",
-    "zero-copy": "vmsplice,poll,ppoll",
-}
-
-
-def record_of(folder: Path, mode: str, calls: str, *faults: str) -> str:
-    """What strace records of these calls while a program writes, and all arrives although they have such faults."""
-    if (reason := no_strace()) is not None:
-        pytest.skip(reason)
-    record = folder / "record"
-    inject = [f"-einject={fault}" for fault in faults]
-    command = ["strace", "-f", "-o", str(record), f"-etrace={calls}", *inject]
-    program = [sys.executable, "-c", PRELUDE + INTERRUPTED_WRITER, mode]
-    done = subprocess.run([*command, *program], capture_output=True, timeout=60, check=False)
-    assert succeeded(done) == b"".join(bytes([number]) * 900_000 for number in range(6))
-    assert done.stderr.decode() == ""
-    return record.read_text()
-
-
-@pytest.mark.parametrize("mode", FAULTS)
-def test_interrupted_system_calls_of_the_worker_lose_nothing(tmp_path: Path, mode: str) -> None:
-    """Every third of the worker's system calls is interrupted before it does anything."""
-    calls = FAULTS[mode].split(",")
-    record = record_of(tmp_path, mode, FAULTS[mode], *(f"{call}:error=EINTR:when=1+3" for call in calls))
-    interrupted = [line for line in record.splitlines() if "EINTR" in line and "INJECTED" in line]
-    assert any(calls[0] in line for line in interrupted), "or the test has interrupted nothing"
-
-
-REFUSALS = [
-    # Pipes before Linux 6.4 know no RWF_NOWAIT. The private pipe, which takes splice(2), does without.
-    ("write", "splice,pwritev2:error=EOPNOTSUPP"),
-    ("zero-copy", "vmsplice:error=EFAULT:when=1"),  # memory that cannot be pinned, staged instead
-    ("zero-copy", "vmsplice:error=EFAULT:when=3"),  # in the middle of a frame
-]
-
-
-@pytest.mark.parametrize(("mode", "refusal"), REFUSALS)
-def test_a_system_call_that_is_refused_has_a_substitute(tmp_path: Path, mode: str, refusal: str) -> None:
-    record = record_of(tmp_path, mode, refusal.split(":")[0], refusal)
-    assert "INJECTED" in record, "or the test has refused nothing"
-
-
 class TestAReaderThatNeverReads:
     @pytest.mark.parametrize("mode", MODES)
     def test_unread_stream_has_bounded_memory_and_other_threads_run(
@@ -330,48 +256,6 @@ class TestAReaderThatNeverReads:
         assert succeeded(done) == b"KeyboardInterrupt\n"
 
 
-class TestTwoThreadsWriteToOneStream:
-    @pytest.mark.parametrize("mode", MODES)
-    def test_frames_of_two_threads_never_interleave(self, pair: tuple[int, int], mode: str) -> None:
-        reader, writer = pair
-        result = ReaderThread(reader, chunk_bytes=33_333)
-        size, count = 150_001, 40
-        other = os.dup(writer)
-
-        def produce(number: int) -> None:
-            stream = Writer(other, mode=mode) if number % 2 else None
-            for index in range(count):
-                frame = np.full(size, number * count + index, np.uint8)
-                if stream is None:
-                    _native._pipe(frame, writer, mode=mode)
-                else:
-                    stream.submit(frame)
-            if stream is not None:
-                stream.close(30)
-
-        threads = [threading.Thread(target=produce, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-        _native._sync(timeout=30)
-        os.close(writer)
-        os.close(other)
-        got = np.frombuffer(result.result(), np.uint8).reshape(4 * count, size)
-        values = got[:, 0]
-        assert (got == values[:, None]).all(), "a frame is torn"
-        for number in range(4):
-            own = values[values // count == number]
-            assert own.tolist() == list(range(number * count, number * count + count)), "and in order"
-
-
-@pytest.fixture
-def small_tmpfs(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MiB."""
-    with small_disk(tmp_path / "tmpfs") as folder:
-        yield folder
-
-
 class TestNoRoom:
     def test_dev_full_raises_at_the_next_pipe_call_and_at_sync(self) -> None:
         with Path("/dev/full").open("wb", buffering=0) as full:
@@ -382,26 +266,6 @@ class TestNoRoom:
                 assert caught.value.errno == errno.ENOSPC
                 assert (caught.value.bytes_delivered, caught.value.bytes_lost) == (0, 1000)
         _native._sync()
-
-    def test_full_tmpfs_raises_with_exact_counts(self, small_tmpfs: Path) -> None:
-        path = small_tmpfs / "file"
-        with path.open("wb", buffering=0) as file:
-            stream = Writer(file)
-            # A fourth write could come when the third has failed already, which it would raise.
-            tickets = [stream.submit(FRAME[:400_000]) for _ in range(3)]
-            failures = [ticket.exception(10) for ticket in tickets]
-            assert failures[:2] == [None, None]
-            delivered = path.stat().st_size
-            assert 800_000 < delivered <= 1 << 20
-            for failure in failures[2:]:
-                assert failure.errno == errno.ENOSPC
-                assert (failure.bytes_delivered, failure.bytes_lost) == (delivered, 1_200_000 - delivered)
-                assert failure.__notes__ == [
-                    f"{delivered} bytes were delivered, {1_200_000 - delivered} were lost"
-                ]
-            with pytest.raises(OSError):
-                stream.close()
-        assert path.read_bytes() == (FRAME[:400_000] * 3)[:delivered]
 
     def test_file_size_limit_raises_efbig_and_does_not_kill_the_program(self, tmp_path: Path) -> None:
         """EFBIG, and not the SIGXFSZ that would end the program."""

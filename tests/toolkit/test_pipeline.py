@@ -130,14 +130,6 @@ def test_file_names_that_are_no_text_are_kept(tmp_path: Path) -> None:
         assert [(chunk.name, bytes(chunk)) for chunk in pipeline] == [(path, b"odd")]
 
 
-def test_file_is_read_in_pieces(tmp_path: Path) -> None:
-    (tmp_path / "large").write_bytes(data := noise(100_000))
-    with Pipeline(Source.file(tmp_path / "large", 30_000)) as pipeline:
-        chunks = list(pipeline)
-    assert [chunk.offset for chunk in chunks] == [0, 30_000, 60_000, 90_000]
-    assert b"".join(chunks) == data
-
-
 def test_a_compressed_stream_comes_through_a_pipe(codec: str) -> None:
     data = asset(3_000_000)
     packed = PACKERS[codec](data)

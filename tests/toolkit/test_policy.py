@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.cases import eventually, examples
+from support.cases import eventually
 from support.processes import run_script, succeeded
 from support.this_process import open_fds, workers
 
@@ -119,12 +119,6 @@ class TestSetPriority:
         apart(lambda: cpu.set_priority("lowest"))
         assert seen() == before
 
-    def test_set_priority_can_raise_again_with_the_right(self) -> None:
-        if not may_raise():
-            pytest.skip("no right to raise priorities here")
-        levels = [*NICE, *reversed(NICE)]
-        assert apart(lambda: [cpu.set_priority(level).priority for level in levels]) == levels
-
     def test_raised_priority_without_the_right_is_refused_with_reason_and_limit(self) -> None:
         levels = ("above-normal", "highest", "time-critical")
         answers = unprivileged(f"for level in {levels}: tell(cpu.set_priority(level))")
@@ -166,34 +160,8 @@ class TestPin:
         assert applied.cpus == (ALLOWED[-1],)
         assert cpus == {ALLOWED[-1]}
 
-    def test_pin_names_the_cpus_that_were_refused(self) -> None:
-        applied = apart(lambda: cpu.pin([ALLOWED[0], 8000, 8001]))
-        [note] = applied.notes
-        assert applied.cpus == (ALLOWED[0],)
-        assert note.startswith("CPUs 8000-8001 were refused: ")
-
-    def test_pin_to_no_available_cpu_changes_nothing(self) -> None:
-        applied = apart(lambda: cpu.pin(range(8000, 8010)))
-        [note] = applied.notes
-        assert set(applied.cpus) == set(ALLOWED)
-        assert "CPUs 8000-8009 were refused: Invalid argument" in note
-        assert "The system allows " in note
-
 
 class TestPolicyBlocks:
-    def test_policy_block_restores_the_previous_policy(self) -> None:
-        if not may_raise():
-            pytest.skip("no right to raise priorities here")
-
-        def run() -> None:
-            before = seen()
-            with cpu.applied(priority="background", cpus=ALLOWED[:1]) as applied:
-                assert seen() == (19, os.SCHED_IDLE, {ALLOWED[0]})
-                assert (applied.priority, applied.cpus, applied.notes) == ("background", (ALLOWED[0],), ())
-            assert seen() == before
-
-        apart(run)
-
     def test_policy_block_restores_if_it_raises(self) -> None:
         before = seen()
         with pytest.raises(KeyError), cpu.applied(cpus=ALLOWED[:1]):
@@ -272,41 +240,6 @@ def test_invalid_policy_is_refused(
 class TestNear:
     """On a machine with one L3 cache, being near is to be allowed everywhere; the core's tests make up others."""
 
-    @staticmethod
-    def domain(number: int) -> set[int]:
-        topology = cpu.topology()
-        sets = [domain.logical_processors for domain in topology.l3_domains]
-        sets += [package.logical_processors for package in topology.packages]
-        return next(set(cpus) for cpus in sets if number in cpus) & set(ALLOWED)
-
-    def test_near_a_cpu_pins_to_its_cache_domain(self) -> None:
-        for number in ALLOWED:
-            applied = apart(lambda number=number: cpu.applied(near=("cpu", number)).__enter__())
-            assert set(applied.cpus) == self.domain(number)
-
-    def test_near_a_pinned_thread_pins_to_its_cache_domain(self) -> None:
-        pinned, done = threading.Event(), threading.Event()
-
-        def other() -> None:
-            cpu.pin(ALLOWED[-1:])
-            pinned.set()
-            done.wait()
-
-        thread = threading.Thread(target=other)
-        thread.start()
-        pinned.wait()
-        applied = apart(lambda: cpu.applied(near=thread.native_id).__enter__())
-        done.set()
-        thread.join()
-        assert set(applied.cpus) == self.domain(ALLOWED[-1])
-
-    def test_near_a_process_pins_to_its_cache_domain(self) -> None:
-        with subprocess.Popen(["sleep", "60"]) as other:
-            os.sched_setaffinity(other.pid, ALLOWED[:1])
-            applied = apart(lambda: cpu.applied(near=other.pid).__enter__())
-            other.kill()
-        assert set(applied.cpus) == self.domain(ALLOWED[0])
-
     def test_near_a_process_that_ended_is_a_note(self) -> None:
         with subprocess.Popen(["true"]) as other:
             other.wait()
@@ -352,24 +285,6 @@ class TestThreadPolicies:
         assert eval(repr(policy)) == policy
         assert policy.near == fields.get("near")
         assert policy.cpus == (tuple(sorted(fields["cpus"])) if "cpus" in fields else None)
-
-    @given(
-        st.sampled_from(["priority", "nice", "cpus", "near"]),
-        st.none()
-        | st.integers()
-        | st.floats()
-        | st.text()
-        | st.binary()
-        | st.lists(st.integers())
-        | st.tuples(st.text(), st.integers()),
-    )
-    @examples(150)
-    def test_arbitrary_fields_are_accepted_or_refused(self, field: str, value: object) -> None:
-        try:
-            policy = ThreadPolicy(**{field: value})
-        except (TypeError, ValueError):
-            return
-        assert (getattr(policy, field) is None) == (value is None)
 
 
 class TestWorkers:

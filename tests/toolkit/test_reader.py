@@ -6,18 +6,15 @@ import asyncio
 import gc
 import os
 import random
-import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from support.cases import PATIENCE_S, eventually, examples
-from support.streams import capacity_bytes, noise
-from support.this_process import open_fds, rss_bytes, workers
+from support.cases import PATIENCE_S, eventually
+from support.streams import noise
+from support.this_process import open_fds, workers
 
 import penstock
 from penstock.results import Frame, ReaderStats
@@ -80,42 +77,6 @@ def test_smoke(pair: tuple[int, int]) -> None:
     assert frames.closed
 
 
-@examples(60)
-@given(
-    frame_bytes=st.integers(1, 20_000),
-    frames=st.integers(0, 12),
-    over=st.floats(0, 0.99),
-    queue_items=st.integers(1, 6),
-    capacity=st.sampled_from([None, 4096, 65536]),
-    seed=st.integers(0, 2**32),
-)
-def test_frames_are_whole_and_in_order(
-    frame_bytes: int, frames: int, over: float, queue_items: int, capacity: int | None, seed: int
-) -> None:
-    data = noise(frames * frame_bytes + int(over * frame_bytes), seed)
-    bytes_over = int(over * frame_bytes)
-    reader, writer = os.pipe()
-    written = WriterThread(writer, cut(data, seed))
-    with penstock.Reader(
-        reader, frame_bytes=frame_bytes, queue_items=queue_items, capacity_bytes=capacity
-    ) as stream:
-        os.close(reader)
-        for index in range(frames):
-            frame = stream.read(PATIENCE_S)
-            assert frame is not None
-            assert frame.index == index
-            assert bytes(frame) == data[index * frame_bytes :][:frame_bytes]
-        for _ in range(2):
-            if bytes_over == 0:
-                assert stream.read(PATIENCE_S) is None
-                continue
-            with pytest.raises(penstock.TruncatedStreamError) as torn:
-                stream.read(PATIENCE_S)
-            fault = torn.value
-            assert (fault.frames, fault.frame_bytes, fault.bytes_over) == (frames, frame_bytes, bytes_over)
-    written.join()
-
-
 def test_a_frame_is_a_writable_buffer_without_a_copy(idle: tuple[penstock.Reader, int]) -> None:
     reader, writer = idle
     os.write(writer, b"\0\1\2\3")
@@ -160,22 +121,6 @@ def test_memory_is_reused_when_the_last_view_is_gone(pair: tuple[int, int]) -> N
     )
 
 
-def test_memory_is_bounded_while_nobody_takes_frames(pair: tuple[int, int]) -> None:
-    reader, writer = pair
-    size = 4 << 20
-    written = WriterThread(writer, [bytes(size)] * 20)
-    before = rss_bytes()
-    with penstock.Reader(reader, frame_bytes=size, queue_items=3) as stream:
-        assert eventually(lambda: stream.stats.frames_waiting == 3)
-        assert not eventually(lambda: stream.stats.frames_read > 3, 0.2)
-        assert written.thread.is_alive()
-        assert written.written <= 3 * size + capacity_bytes(reader)
-        assert rss_bytes() - before < 5 * size
-        assert sum(1 for _ in stream) == 20
-        assert stream.stats.output_wait_s > 0.1
-    written.join()
-
-
 def test_readinto_copies_into_anything_with_room(pair: tuple[int, int]) -> None:
     reader, writer = pair
     data = noise(6 * 16)
@@ -202,33 +147,6 @@ def test_readinto_copies_into_anything_with_room(pair: tuple[int, int]) -> None:
         os.close(writer)
         assert stream.readinto(rest) == 0
         assert stream.readinto(rest, timeout=0) == 0
-
-
-def test_latest_is_newer_than_the_frames_that_waited(pair: tuple[int, int]) -> None:
-    reader, writer = pair
-    with penstock.Reader(reader, frame_bytes=4, queue_items=2) as stream:
-        os.write(writer, b"0000111122223333444")
-        assert eventually(lambda: stream.stats.frames_waiting == 2)
-        threading.Timer(0.1, os.write, (writer, b"4")).start()
-        frame = stream.latest(PATIENCE_S)
-        assert (bytes(frame), frame.index) == (b"4444", 4)
-        assert stream.stats.frames_dropped == 4
-        for value in range(50):  # the source never waits
-            os.write(writer, bytes([value]) * 4)
-        assert eventually(lambda: stream.stats.frames_read == 55)
-        frame = stream.latest()
-        assert (bytes(frame), frame.index) == (b"\x31" * 4, 54)
-        with pytest.raises(penstock.StalledError):
-            stream.latest(timeout=0.05)
-        with pytest.raises(penstock.StalledError):
-            stream.read(timeout=0)  # in order from here on
-        for value in range(5):
-            os.write(writer, bytes([value]) * 4)
-        os.close(writer)
-        assert [frame.index for frame in stream] == [55, 56, 57, 58, 59]
-        assert stream.latest() is None
-        stats = stream.stats
-        assert stats.frames_read == stats.frames_delivered + stats.frames_dropped == 60
 
 
 def test_latest_gives_whole_frames_of_a_source_that_does_not_wait(pair: tuple[int, int]) -> None:
@@ -316,15 +234,6 @@ def test_a_regular_file_is_read_from_its_position(tmp_path: Path) -> None:
             assert stream.stats.capacity_bytes is None
 
 
-def test_socket_is_read(tmp_path: Path) -> None:
-    ours, theirs = socket.socketpair()
-    data = noise(500_000)
-    written = WriterThread(theirs.detach(), cut(data, 1))
-    with ours, penstock.Reader(ours, frame_bytes=50_000) as stream:
-        assert b"".join(frames_of(stream)) == data
-    written.join()
-
-
 @pytest.mark.parametrize("is_blocking", [True, False])
 def test_a_fifo_is_waited_for_until_its_first_writer_comes(tmp_path: Path, is_blocking: bool) -> None:
     path = tmp_path / "fifo"
@@ -353,16 +262,6 @@ def test_descriptor_number_can_be_closed_and_reused_at_once(pair: tuple[int, int
         os.close(writer)
         assert frames_of(stream) == [b"good", b"good"]
         assert other.tell() == 0
-
-
-def test_reader_sets_the_requested_or_default_capacity(pair: tuple[int, int]) -> None:
-    with penstock.Reader(pair[0], frame_bytes=4, capacity_bytes=16384) as stream:
-        assert stream.stats.capacity_bytes == capacity_bytes(pair[0]) == 16384
-    other, _writer = os.pipe()
-    with penstock.Reader(other, frame_bytes=4) as stream:
-        assert stream.stats.capacity_bytes == capacity_bytes(other) == 1 << 20
-    os.close(other)
-    os.close(_writer)
 
 
 def test_stats_are_a_snapshot(idle: tuple[penstock.Reader, int]) -> None:

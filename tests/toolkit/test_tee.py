@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 from support.cases import PATIENCE_S, eventually
 from support.processes import interrupted, run_script, succeeded
-from support.streams import ReaderThread, noise, read_exactly
+from support.streams import ReaderThread, noise
 from support.this_process import workers
 
-from penstock import BrokenStreamError, ClosedError, StalledError, Tee
+from penstock import BrokenStreamError, ClosedError, Tee
 
 DATA = noise(3_000_001)
 
@@ -112,23 +112,6 @@ def test_tee_accepts_any_kind_of_source_and_output(tmp_path: Path) -> None:
 
 
 class TestPolicies:
-    def test_stalled_output_is_evicted(self) -> None:
-        readers = Readers(1)
-        stuck, writer = os.pipe()
-        tee = Tee(Source(DATA).fd, start=False)
-        lives = tee.add(readers.writers[0])
-        evicted = tee.add(writer, when_full="evict", stall_timeout=0.1)
-        readers.close()
-        os.close(writer)
-        tee.wait(PATIENCE_S)
-        assert readers.results() == [DATA]
-        assert (lives.ended, evicted.ended, evicted.when_full) == ("source-ended", "evicted", "evict")
-        error = evicted.error
-        assert isinstance(error, StalledError)
-        assert error.seconds >= 0.1
-        assert read_exactly(stuck, len(DATA)) == DATA[: evicted.bytes_delivered]
-        os.close(stuck)
-
     def test_invalid_options_are_refused(self) -> None:
         source = Source()
         for wrong in (
@@ -143,23 +126,6 @@ class TestPolicies:
 
 
 class TestComingAndGoing:
-    @pytest.mark.parametrize("by", ["output", "descriptor"])
-    def test_removed_output_gets_no_more(self, by: str) -> None:
-        source, readers = Source(), Readers(2)
-        tee = Tee(source.fd, start=False)
-        stays, goes = (tee.add(writer) for writer in readers.writers)
-        tee.start()
-        source.write(b"both")
-        assert eventually(lambda: goes.bytes_delivered == 4)
-        tee.remove(goes if by == "output" else readers.writers[1])
-        assert eventually(lambda: goes.ended == "removed")
-        source.write(b", one")
-        source.close()
-        readers.close()
-        tee.wait(PATIENCE_S)
-        assert readers.results() == [b"both, one", b"both"]
-        assert stays.ended == "source-ended"
-
     def test_outputs_that_ended_long_ago_are_forgotten_but_counted(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -218,14 +184,6 @@ class TestComingAndGoing:
         readers.close()
         tee.wait(PATIENCE_S)
         assert readers.results() == [b""]
-
-    def test_add_after_the_end_raises(self) -> None:
-        source, readers = Source(b""), Readers(1)
-        tee = Tee(source.fd, *readers.writers)
-        tee.wait(PATIENCE_S)
-        with pytest.raises(ClosedError):
-            tee.add(readers.writers[0])
-        readers.close()
 
 
 class TestEnds:

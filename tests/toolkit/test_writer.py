@@ -251,14 +251,6 @@ class TestLimits:
             assert stream.stats.capacity_bytes == capacity_bytes(writer)
         assert read_exactly(reader, 4) == b"fits"
 
-    def test_queue_bytes_limits_the_queue(self, pair: tuple[int, int]) -> None:
-        stream = Writer(pair[1], queue_bytes=1 << 20)
-        stream.submit(FRAME)  # one always fits
-        with pytest.raises(StalledError):
-            stream.submit(b"one byte more", timeout=0)
-        stream.abort()
-        assert eventually(lambda: stream.stats.items_pending == 0)
-
     def test_pipe_without_a_writer_waits_at_its_default_limits(self, pair: tuple[int, int]) -> None:
         """64 writes, or 128 MiB, as documented: the 65th waits, here for a reader."""
         reader, writer = pair
@@ -284,41 +276,6 @@ class TestLimits:
 
 
 class TestAbort:
-    @pytest.mark.parametrize("mode", MODES)
-    def test_abort_discards_queued_writes(self, pair: tuple[int, int], mode: str) -> None:
-        reader, writer = pair
-        stream = Writer(writer, mode=mode)
-        tickets = [stream.submit(FRAME) for _ in range(3)]
-        assert eventually(lambda: unread_bytes(reader) > 0)
-        stream.abort()
-        assert stream.closed
-        assert all(isinstance(ticket.exception(10), ClosedError) for ticket in tickets[1:])
-        with pytest.raises(ClosedError):
-            stream.submit(b"late")
-        os.close(writer)
-        got = ReaderThread(reader).result()
-        assert 0 < len(got) < len(FRAME)
-        assert FRAME.startswith(got)
-        assert isinstance(tickets[0].exception(10), ClosedError), (
-            "with zero-copy it waits for its pages to be read"
-        )
-
-    def test_a_buffer_that_the_pipe_holds_is_in_use(self, pair: tuple[int, int]) -> None:
-        """Its pages count as delivered, so its content must not change before they are read."""
-        reader, writer = pair
-        frame = bytearray(FRAME)
-        stream = Writer(writer, mode="zero-copy")
-        ticket = stream.submit(frame)
-        assert eventually(lambda: unread_bytes(reader) > 900_000)
-        stream.abort()
-        for wait in (ticket.wait, lambda timeout: _native._sync(frame, timeout=timeout)):
-            with pytest.raises(StalledError):
-                wait(0.1)
-        os.close(reader)
-        with pytest.raises(ClosedError):
-            ticket.wait(10)
-        frame.clear()
-
     def test_abort_frees_the_buffers(self, pair: tuple[int, int]) -> None:
         stream = Writer(pair[1])
         frames = [bytearray(FRAME) for _ in range(3)]

@@ -38,7 +38,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(loom))))]
 #![cfg_attr(any(loom, windows), allow(dead_code, unused_macros))]
 
-// On Windows, `writer`, `relay` and `tee` are missing.
+// On Windows, `relay` and `tee` are missing.
 #[cfg(not(any(target_os = "linux", windows)))]
 compile_error!("penstock-core supports Linux only: it uses splice(2), vmsplice(2), tee(2) and /proc");
 #[cfg(not(target_pointer_width = "64"))]
@@ -76,7 +76,7 @@ mod error;
 mod sync;
 mod sys;
 
-#[cfg(all(target_os = "linux", not(loom)))]
+#[cfg(not(loom))]
 pub mod conformance;
 #[cfg(not(loom))]
 mod counter;
@@ -92,7 +92,7 @@ mod relay;
 mod runtime;
 #[cfg(all(target_os = "linux", not(loom)))]
 mod tee;
-#[cfg(all(target_os = "linux", not(loom)))]
+#[cfg(not(loom))]
 mod writer;
 
 pub use error::{CustomError, Error};
@@ -102,7 +102,7 @@ pub use sync::ticket::{CallbackId, Ticket};
 pub use reader::AsyncByteReader;
 #[cfg(all(feature = "futures", not(loom)))]
 pub use reader::FrameStream;
-#[cfg(all(target_os = "linux", feature = "tokio", not(loom)))]
+#[cfg(all(feature = "tokio", not(loom)))]
 pub use writer::async_write::AsyncByteWriter;
 #[cfg(not(loom))]
 pub use {
@@ -121,6 +121,12 @@ pub use {
     },
     reader::{ByteReader, Frame, Reader, ReaderOptions, ReaderStats},
     sys::AsHandle,
+    writer::{
+        byte_writer::ByteWriter,
+        handle::{Writer, WriterOptions, WriterStats},
+        rejected::Rejected,
+        transport::choice::{Mode, ReaderKind, Reason, Transport},
+    },
 };
 #[cfg(all(target_os = "linux", not(loom)))]
 pub use {
@@ -134,19 +140,13 @@ pub use {
         outputs::{Forgotten, TeeOutput},
         report::{OutputReason, OutputReport, TeeEnd, TeePolicy},
     },
-    writer::{
-        byte_writer::ByteWriter,
-        handle::{Writer, WriterOptions, WriterStats},
-        rejected::Rejected,
-        transport::choice::{Mode, ReaderKind, Reason, Transport},
-    },
 };
 
 /// Functions that concern the whole process: writes by descriptor, its end and its forks.
 ///
 /// Programs that keep no [`Writer`] use [`pipe`](process::pipe), [`sync`](process::sync) and [`close`](process::close). The rest
 /// is for programs that host others, and end without returning from a `main` of Rust.
-#[cfg(all(target_os = "linux", not(loom)))]
+#[cfg(not(loom))]
 pub mod process {
     pub use crate::{
         runtime::{exit::leave_exit_to_host, task::drain_tasks},
@@ -165,7 +165,7 @@ pub mod process {
 #[doc(hidden)]
 pub mod engine {
     pub use crate::sync::monitor::{Guard, Monitor, Side, Wake};
-    #[cfg(all(target_os = "linux", not(loom)))]
+    #[cfg(not(loom))]
     pub use crate::writer::{
         by_descriptor::{Marks, Target, close_at, marks, sync_to, sync_writes, tickets_of},
         job::Mark,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::interned::intern;
+use crate::sys;
 use penstock_core::Mode;
 use penstock_core::engine::handle;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
@@ -27,8 +28,8 @@ pub(crate) fn descriptor(fd: &Bound<'_, PyAny>) -> PyResult<handle::Borrowed<'st
     {
         flush.call0()?;
     }
-    // SAFETY: not negative. Whether it is open is asked of the system first thing; the core works on a duplicate of its own.
-    Ok(unsafe { handle::borrow(number) })
+    // SAFETY: it is not negative.
+    unsafe { sys::borrow(fd, number) }
 }
 
 /// What a Python stream has read ahead of the program.
@@ -133,13 +134,7 @@ pub(crate) fn choice<T: Copy>(argument: &str, name: &str, choices: &[(&str, T)])
 }
 
 pub(crate) fn mode(name: &str) -> PyResult<Mode> {
-    let modes = [
-        ("auto", Mode::Auto),
-        ("write", Mode::Write),
-        ("staged", Mode::Staged),
-        ("zero-copy", Mode::ZeroCopy),
-    ];
-    choice("mode", name, &modes)
+    choice("mode", name, sys::MODES)
 }
 
 /// The most threads for one part of a pipeline; more are a mistake. Chosen: we know no machine with more CPUs.

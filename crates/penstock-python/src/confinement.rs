@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use penstock_core::engine::handle;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::sandbox::{Confinement, confine};
+use crate::sys::confine;
+use crate::sys::confinement::Confinement;
 
 /// Confine this process, and the programs that it will run, for ever. It must have one thread only.
 ///
@@ -35,13 +35,6 @@ pub(crate) fn _confine(
         return Err(PyValueError::new_err(format!("source must be a descriptor, not {source}")));
     }
     Ok(py.detach(|| {
-        // SAFETY: it is not -1. The caller keeps it open during the call, and the kernel refuses a number that is closed.
-        let source = unsafe { handle::borrow(source) };
-        confine(&Confinement {
-            readable: &readable,
-            source: Some(source),
-            memory_bytes,
-            cpu: Duration::from_secs(cpu_s),
-        })
+        confine(&Confinement { readable: &readable, source, memory_bytes, cpu: Duration::from_secs(cpu_s) })
     }))
 }

@@ -2,14 +2,16 @@
 
 use std::path::PathBuf;
 
-use penstock_cpu::{CacheDomain, Core, LogicalProcessor, NumaNode, Package, Topology};
+use penstock_cpu::{CacheDomain, Core, LogicalProcessor, NumaNode, Package};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
+
+use crate::sys;
 
 /// Read the machine under that root, as a dict with an item for each field of a ``Topology``.
 #[pyfunction]
 pub(crate) fn _topology(py: Python<'_>, root: PathBuf) -> PyResult<Bound<'_, PyDict>> {
-    let read = py.detach(|| Topology::read(&root));
+    let read = py.detach(|| sys::topology(&root));
     let record = PyDict::new(py);
     record.set_item("model", read.model)?;
     record.set_item("packages", records(py, &read.packages, package)?)?;

@@ -6,6 +6,7 @@ use pyo3::exceptions::{PyBaseException, PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::pipeline_object::Raised;
+use crate::sys;
 
 /// Raises errors of the core.
 pub(crate) trait OrRaise<T> {
@@ -98,7 +99,7 @@ fn build(py: Python<'_>, error: &Error, whose: &str) -> PyResult<PyErr> {
     let exception = match error {
         Error::Broken { os_error, bytes_delivered, bytes_lost } => errors
             .getattr("BrokenStreamError")?
-            .call1((os_error, error.to_string(), bytes_delivered, bytes_lost))?,
+            .call1((sys::errno(py, *os_error), error.to_string(), bytes_delivered, bytes_lost))?,
         Error::Stalled { waited, bytes_pending } => errors.getattr("StalledError")?.call1((
             message(error, whose),
             waited.as_secs_f64(),
@@ -114,7 +115,7 @@ fn build(py: Python<'_>, error: &Error, whose: &str) -> PyResult<PyErr> {
         Error::NoThread { os_error, bytes_delivered, bytes_lost } => {
             // Constructed without the number: for EAGAIN, Python would make it a `BlockingIOError`, and nothing here is non-blocking.
             let exception = py.get_type::<PyOSError>().call1((error.to_string(),))?;
-            exception.setattr("errno", os_error)?;
+            exception.setattr("errno", sys::errno(py, *os_error))?;
             exception.setattr("strerror", error.to_string())?;
             if *bytes_lost > 0 {
                 add_byte_counts(&exception, *bytes_delivered, *bytes_lost)?;
@@ -129,22 +130,18 @@ fn build(py: Python<'_>, error: &Error, whose: &str) -> PyResult<PyErr> {
 
 /// The exception for a chunk that failed. An exception of the caller's own code becomes its cause.
 pub(crate) fn chunk_error(py: Python<'_>, error: &ChunkError) -> PyResult<PyErr> {
-    let (class, os_error) = match &error.cause {
-        Cause::Io { os_error } => ("ChunkReadError", Some(*os_error)),
+    let (class, failure) = match &error.cause {
+        Cause::Io { os_error } => ("ChunkReadError", Some(number_and_text(py, *os_error)?)),
         Cause::Corrupt(_) | Cause::Truncated | Cause::TooLarge { .. } | Cause::WindowTooLarge { .. } => {
             ("ChunkDataError", None)
         }
         _ => ("PipelineError", None),
     };
     let place = (&*error.name, error.offset, error.index, &error.stage);
-    let why = match os_error {
-        Some(os_error) => strerror(py, os_error)?.extract()?,
-        None => error.cause.to_string(),
-    };
     let class = py.import("penstock.errors")?.getattr(class)?;
-    let raised = match os_error {
-        Some(os_error) => class.call1((os_error, why, place.0, place.1, place.2, place.3))?,
-        None => class.call1((why, place.0, place.1, place.2, place.3))?,
+    let raised = match failure {
+        Some((errno, why)) => class.call1((errno, why, place.0, place.1, place.2, place.3))?,
+        None => class.call1((error.cause.to_string(), place.0, place.1, place.2, place.3))?,
     };
     let raised = PyErr::from_value(raised);
     if let Cause::Failed(own) = &error.cause
@@ -157,16 +154,17 @@ pub(crate) fn chunk_error(py: Python<'_>, error: &ChunkError) -> PyResult<PyErr>
 
 /// An `OSError`, in the subclass that Python has for the number. With the byte counts if a stream failed.
 fn of_system(py: Python<'_>, os_error: i32, delivered: u64, lost: u64) -> PyResult<PyErr> {
-    let exception = py.get_type::<PyOSError>().call1((os_error, strerror(py, os_error)?))?;
+    let exception = py.get_type::<PyOSError>().call1(number_and_text(py, os_error)?)?;
     if lost > 0 {
         add_byte_counts(&exception, delivered, lost)?;
     }
     Ok(PyErr::from_value(exception))
 }
 
-/// The system's text for a number, as Python's own exceptions have it.
-pub(crate) fn strerror(py: Python<'_>, os_error: i32) -> PyResult<Bound<'_, PyAny>> {
-    py.import("os")?.call_method1("strerror", (os_error,))
+/// The number of a failure, and its text, as Python's own exceptions have them.
+pub(crate) fn number_and_text(py: Python<'_>, os_error: i32) -> PyResult<(i32, Bound<'_, PyAny>)> {
+    let errno = sys::errno(py, os_error);
+    Ok((errno, py.import("os")?.call_method1("strerror", (errno,))?))
 }
 
 /// Sets the byte counts on an exception of any class, with a note about lost bytes unless it has counts.

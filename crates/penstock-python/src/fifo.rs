@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use penstock_core::engine::{handle, pipe_capacity};
+use penstock_core::engine::pipe_capacity;
 use penstock_core::{Access, AsHandle, Error, Fifo};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -12,6 +12,7 @@ use pyo3::{PyTraverseError, PyVisit};
 use crate::arguments::{self, Timeout};
 use crate::errors::{self, OrRaise};
 use crate::log;
+use crate::sys;
 use crate::ticket::{LoopWaker, Watch};
 use crate::waiting::until;
 
@@ -33,7 +34,8 @@ pub(crate) fn _fifo_open(
             until(py, timeout, |slice| opening.wait_for(Some(slice)).into())?
         }
     };
-    opened.map(handle::into_number).map_err(|error| raised(path, &error))
+    let opened = opened.map_err(|error| raised(path, &error))?;
+    sys::descriptor_of(py, opened, access == Access::Read)
 }
 
 /// Start to open a FIFO on a native thread.
@@ -43,7 +45,7 @@ pub(crate) fn _fifo_open_async(path: &Bound<'_, PyAny>, mode: &str) -> PyResult<
     let fifo = fifo_at(path)?;
     let opening = path.py().detach(|| fifo.open_in_background(access));
     let ticket = opening.map_err(|error| raised(path, &error))?;
-    Ok(FifoTicket { ticket, path: path.clone().unbind() })
+    Ok(FifoTicket { ticket, path: path.clone().unbind(), access })
 }
 
 fn access(mode: &str) -> PyResult<Access> {
@@ -69,8 +71,8 @@ fn in_words(path: &Bound<'_, PyAny>, error: &Error) -> PyResult<PyErr> {
     let errors = py.import("penstock.errors")?;
     let exception = match error {
         Error::Io { os_error, .. } => {
-            let text = errors::strerror(py, *os_error)?;
-            py.get_type::<PyOSError>().call1((os_error, text, path))?
+            let (errno, text) = errors::number_and_text(py, *os_error)?;
+            py.get_type::<PyOSError>().call1((errno, text, path))?
         }
         Error::Stalled { waited, .. } => {
             let seconds = waited.as_secs_f64();
@@ -91,6 +93,7 @@ fn in_words(path: &Bound<'_, PyAny>, error: &Error) -> PyResult<PyErr> {
 pub(crate) struct FifoTicket {
     ticket: penstock_core::FifoTicket,
     path: Py<PyAny>,
+    access: Access,
 }
 
 impl FifoTicket {
@@ -134,7 +137,7 @@ impl FifoTicket {
     /// Return the descriptor of an opening that has ended. Once.
     fn take(&self, py: Python<'_>) -> PyResult<i32> {
         let taken = py.detach(|| self.ticket.take());
-        taken.map(handle::into_number).map_err(|error| self.raised(py, &error))
+        sys::descriptor_of(py, taken.map_err(|error| self.raised(py, &error))?, self.access == Access::Read)
     }
 
     /// Cancel the opening, and close a descriptor that was not taken.
@@ -157,5 +160,6 @@ pub(crate) fn _make_pipe(
 ) -> PyResult<(i32, i32)> {
     let (reader, writer) = py.detach(|| penstock_core::make_pipe(capacity_bytes)).or_raise(py)?;
     log::smaller_pipe(py, "make_pipe", pipe_capacity(writer.as_handle()).ok(), capacity_bytes)?;
-    Ok((handle::into_number(reader.into()), handle::into_number(writer.into())))
+    let reader = sys::descriptor_of(py, reader.into(), true)?;
+    Ok((reader, sys::descriptor_of(py, writer.into(), false)?))
 }

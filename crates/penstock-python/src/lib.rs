@@ -1,5 +1,7 @@
 //! The Python bindings of Penstock: they convert arguments, detach from the interpreter, delegate, and map errors.
 
+#![cfg_attr(windows, allow(dead_code))]
+
 mod arguments;
 mod attach;
 mod buffer;
@@ -7,6 +9,7 @@ mod chunk;
 mod confinement;
 mod conversion;
 mod cpu;
+mod delivery;
 mod errors;
 mod fifo;
 mod finalization;
@@ -21,9 +24,15 @@ mod plane_converter;
 mod policy;
 mod python_stage;
 mod reader;
+#[cfg(windows)]
+mod refused;
+#[cfg(target_os = "linux")]
 mod relay;
-mod sandbox;
+#[cfg(target_os = "linux")]
+mod relay_log;
 mod slot;
+mod sys;
+#[cfg(target_os = "linux")]
 mod tee;
 mod ticket;
 mod value_range;
@@ -50,6 +59,8 @@ mod _native {
     #[pymodule_export]
     use crate::cpu::_topology;
     #[pymodule_export]
+    use crate::delivery::Delivery;
+    #[pymodule_export]
     use crate::fifo::{_fifo_open, _fifo_open_async, _make_pipe, FifoTicket};
     #[pymodule_export]
     use crate::nut_feed::NutFeed;
@@ -65,10 +76,15 @@ mod _native {
     };
     #[pymodule_export]
     use crate::reader::{Frame, Reader, ReaderStats};
+    #[cfg(windows)]
+    #[pymodule_export]
+    use crate::refused::{_start_relay, Relay, RelayReport, RelayTicket, Tee, TeeOutput, TeeReport};
+    #[cfg(target_os = "linux")]
     #[pymodule_export]
     use crate::relay::{_start_relay, Relay, RelayReport, RelayTicket};
     #[pymodule_export]
     use crate::slot::{Slot, SlotPool};
+    #[cfg(target_os = "linux")]
     #[pymodule_export]
     use crate::tee::{Tee, TeeOutput, TeeReport};
     #[pymodule_export]

@@ -9,9 +9,9 @@ use pyo3::prelude::*;
 
 use crate::arguments::{self, Timeout};
 use crate::errors::{self, OrRaise, value_of};
-use crate::log;
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
+use crate::relay_log;
 use crate::ticket::{LoopWaker, Watch};
 use crate::waiting::{awaited, until};
 
@@ -75,7 +75,7 @@ impl Relay {
         // Not in Python, where the exception of a signal handler could prevent it.
         let left = stream.map_or(Ok(()), |stream| self.leave(stream, moved_bytes));
         let outcome = outcome?.or_raise_of(py, "relay")?;
-        log::relay_ended(py, outcome.as_ref())?;
+        relay_log::relay_ended(py, outcome.as_ref())?;
         let relayed = outcome.map_err(|failure| errors::to_python_of(py, &failure.error, "relay"))?;
         left.map(|()| RelayReport(relayed))
     }
@@ -99,7 +99,7 @@ impl Relay {
             (self.bytes_delivered, self.bytes_lost) = (delivered, failure.bytes_lost());
         }
         let outcome = outcome?.or_raise_of(py, "relay")?;
-        log::relay_ended(py, outcome.as_ref())?;
+        relay_log::relay_ended(py, outcome.as_ref())?;
         let mut relayed = outcome.map_err(|failure| errors::to_python_of(py, &failure.error, "relay"))?;
         relayed.bytes -= before;
         Ok(RelayReport(relayed))
@@ -262,7 +262,7 @@ impl RelayTicket {
             exception
         })?;
         if !self.is_logged.swap(true, Ordering::Relaxed) {
-            log::relay_ended(py, outcome.as_ref())?;
+            relay_log::relay_ended(py, outcome.as_ref())?;
         }
         Ok(outcome.map_err(|failure| raised(py, &failure)))
     }

@@ -10,9 +10,9 @@ use pyo3::types::PyTuple;
 
 use crate::arguments::{self, Seconds, Timeout};
 use crate::errors::{self, OrRaise, value_of};
-use crate::log;
 use crate::pipes::arm_exit;
 use crate::policy::{AppliedPolicy, ThreadPolicy};
+use crate::relay_log;
 use crate::ticket::{LoopWaker, Watch};
 use crate::waiting::{awaited, coroutine, until};
 
@@ -230,7 +230,7 @@ impl Tee {
         // Those of a parent process are logged there.
         let is_ours = self.tee.ticket().is_some_and(|ticket| ticket.peek() != Some(Err(Error::Forked)));
         if is_ours && !self.is_logged.swap(true, Ordering::Relaxed) {
-            log::tee_evicted(py, &self.tee.report())?;
+            relay_log::tee_evicted(py, &self.tee.report())?;
         }
         Ok(())
     }

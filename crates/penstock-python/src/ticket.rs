@@ -95,7 +95,7 @@ impl LoopWaker {
     }
 
     /// The eventfd, which is readable when ``take`` has numbers.
-    fn fileno(&self) -> i32 {
+    fn fileno(&self) -> handle::Number {
         handle::number(self.0.1.as_handle())
     }
 

@@ -8,13 +8,14 @@ admin-guide/cgroup-v1/memory.rst.
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
+
+from penstock._platform.programs import usable_cpus
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class _Mount:
 
 def whole_cpus() -> int:
     """How many threads this process can keep busy: `penstock.cpu.usable`, rounded up, by a quota that is read once."""
-    allowed = len(os.sched_getaffinity(0))
+    allowed = usable_cpus()
     quota = _first_quota()
     return allowed if quota is None else min(allowed, math.ceil(quota))
 

@@ -103,6 +103,7 @@ async def leave_writer(writer: Writer, raised: Raised) -> None:
     """``Writer.__aexit__``: close as ``__exit__`` does, but let the event loop run meanwhile."""
     error = raised[1]
     try:
+        # `__exit__` would hold up the loop. One write after another is awaited, until nothing is left to wait for.
         while not writer.closed and (ticket := writer._oldest()) is not None:
             if not await _ends_or_moves(writer, ticket, None if error is None else STALL_S):
                 break
@@ -132,13 +133,11 @@ async def _ends_or_moves(writer: Writer, ticket: Ticket, stall_timeout: float | 
 
 
 async def leave_reader(reader: Reader, _raised: Raised) -> None:
-    """``Reader.__aexit__``."""
     # The worker can be in a disk read, which nothing interrupts.
     await asyncio.to_thread(reader.close)
 
 
 async def leave_tee(tee: Tee, raised: Raised) -> None:
-    """``Tee.__aexit__``."""
     if raised[1] is None:
         (await tee).check()
     else:
@@ -156,6 +155,7 @@ class _LoopWaiters:
 
     async def until_ended(self, watchable: Watchable, future: asyncio.Future[None]) -> None:
         number = next(self._numbers)
+        # The loop is in this step until the `await`, so that no wake comes before the future has its place.
         watch = watchable._notify(self.waker, number)
         self._futures[number] = future
         try:

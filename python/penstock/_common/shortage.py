@@ -16,6 +16,7 @@ from penstock.errors import DecoderError
 if TYPE_CHECKING:
     from av.error import FFmpegError as LibavError
 
+# Descriptors of the process and of the system, memory, and processes or threads: open(2), fork(2).
 _ERRNOS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN))
 # FFmpeg's default for the largest piece of memory that it takes at once (av_max_alloc, libavutil/mem.c).
 _LIBAV_MOST_BYTES = 2**31 - 1

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock._decoding.decoder import Decoder
     from penstock._decoding.engine import Engine
     from penstock._decoding.frames_by_number import FramesByNumber
-    from penstock._decoding.plan import DecodeOptions
+    from penstock._decoding.options import DecodeOptions
     from penstock._facts.info import MediaInfo
     from penstock._facts.source import Source
 
@@ -38,19 +38,17 @@ def main(request: dict[str, Any], records: int) -> None:
     whole_cpus()  # which reads its files once
     source, answered = confined(request)
     send = _send_by_number if "by_number" in request else _send_in_sequence
-    send(source, options, request["stream"], records, answered)
+    send(source, options, records, answered)
 
 
-def _send_in_sequence(
-    source: Source, options: DecodeOptions, stream: int | None, records: int, answered: Answered
-) -> None:
+def _send_in_sequence(source: Source, options: DecodeOptions, records: int, answered: Answered) -> None:
     """Prints the facts about the file, and answers questions. Then sends its frames, and prints `Sent`."""
     engine: Engine | None = None
 
     def opened() -> MediaInfo:
         nonlocal engine
         try:
-            engine = read_in_process(source, options, stream)
+            engine = read_in_process(source, options)
         except (ValueError, TypeError) as error:
             print(error, file=sys.stderr)
             return probe(source)  # whoever gave the options finds the same fault in them
@@ -85,9 +83,7 @@ def _sent(engine: Engine, records: int, path: str) -> Sent:
     return Sent(frames, _words(caught, path, engine.warning))
 
 
-def _send_by_number(
-    source: Source, options: DecodeOptions, stream: int | None, records: int, answered: Answered
-) -> None:
+def _send_by_number(source: Source, options: DecodeOptions, records: int, answered: Answered) -> None:
     """Prints `Shown`. Then answers each line of numbers by the frames, and a record that says that they were all."""
     from penstock._decoding.decoder import Decoder  # which a sequence does not need
 
@@ -97,7 +93,7 @@ def _send_by_number(
     def shown() -> Shown:
         nonlocal decoder, frames
         with warnings.catch_warnings(record=True):  # which whoever reads in sequence has given
-            decoder = Decoder(source, stream=stream, **options.arguments)
+            decoder = Decoder(source, **options.arguments)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             frames = decoder._frames()

@@ -21,7 +21,8 @@ from penstock._common.reports import DecoderEngine, DecoderStats
 from penstock._decoding.confined_records import FRAME, RECORD
 from penstock._decoding.engine import Made
 from penstock._decoding.open_video import MOST_THREADS
-from penstock._decoding.plan import DecodeOptions, DecodePlan, plan_decode
+from penstock._decoding.options import DecodeOptions
+from penstock._decoding.plan import DecodePlan, plan_decode
 from penstock._facts.confined_process import ConfinedProcess
 from penstock._facts.exact_json import pack
 from penstock._facts.info import MediaInfo, Track, VideoInfo
@@ -184,7 +185,6 @@ class ConfinedEngine(Confined):
     """Decodes frames in sequence in such a process.
 
     Args:
-        stream: as for `Decoder`.
         choose: chooses the stream by the facts.
 
     Attributes:
@@ -206,10 +206,9 @@ class ConfinedEngine(Confined):
         self,
         isolation: Isolation,
         options: DecodeOptions,
-        stream: int | None,
         choose: Callable[[MediaInfo], VideoInfo],
     ) -> None:
-        super().__init__(isolation, options, 3, stream=stream)
+        super().__init__(isolation, options, 3)
         self.warning: str | None = None
         self._asked = 0  # questions that this process got
         self._choose = choose
@@ -395,9 +394,9 @@ def isolation_of(opened: Source, options: DecodeOptions) -> Isolation:
 
 
 def read_confined(
-    opened: Source, options: DecodeOptions, stream: int | None, choose: Callable[[MediaInfo], VideoInfo]
+    opened: Source, options: DecodeOptions, choose: Callable[[MediaInfo], VideoInfo]
 ) -> ConfinedEngine:
     """Reads a file by libav in a process that confines itself."""
-    engine = ConfinedEngine(isolation_of(opened, options), options, stream, choose)
+    engine = ConfinedEngine(isolation_of(opened, options), options, choose)
     engine.start()
     return engine

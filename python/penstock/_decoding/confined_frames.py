@@ -21,7 +21,7 @@ from penstock.errors import DecoderError, StalledError
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from penstock._decoding.plan import DecodeOptions
+    from penstock._decoding.options import DecodeOptions
     from penstock._facts.confined_process import ConfinedProcess
     from penstock._facts.source import Source
 
@@ -53,13 +53,13 @@ class ConfinedFrames:
     """Frames at any places of a file, as `FramesByNumber` takes them. A process starts with the first one.
 
     Args:
-        opened, options, stream: of the decoder.
+        opened, options: of the decoder.
         frame_bytes: bytes of a frame.
     """
 
-    def __init__(self, opened: Source, options: DecodeOptions, stream: int | None, frame_bytes: int) -> None:
+    def __init__(self, opened: Source, options: DecodeOptions, frame_bytes: int) -> None:
         # The caller of `frames` has counted in the part.
-        self._start = partial(_Run, opened, options.of_all_frames, stream, frame_bytes)
+        self._start = partial(_Run, opened, options.of_all_frames, frame_bytes)
         self._run: _Run | None = None
         self._account: Shown | None = None
 
@@ -113,9 +113,9 @@ class _Run(Confined):
     # Set by `start`.
     shown: Shown
 
-    def __init__(self, opened: Source, options: DecodeOptions, stream: int | None, frame_bytes: int) -> None:
+    def __init__(self, opened: Source, options: DecodeOptions, frame_bytes: int) -> None:
         isolation = isolation_of(opened, options)
-        super().__init__(isolation, options, 2, f"<Decoder {opened.path!r}>", stream=stream, by_number=True)
+        super().__init__(isolation, options, 2, f"<Decoder {opened.path!r}>", by_number=True)
         self._frame_bytes, self.is_done, self._is_renumbered = frame_bytes, True, False
         weakref.finalize(self, self._let_go, self.process)
 

@@ -8,22 +8,22 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, Unpack, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, Unpack, cast, overload
 
 from penstock._common.keywords import explains
 from penstock._common.messages import argument, warn
 from penstock._common.reports import Bottleneck, DecoderEngine, DecoderStats
 from penstock._common.types import HasDLPack, WritableData
-from penstock._decoding.audio import AudioDecoder, AudioOptions
+from penstock._decoding.audio import AudioDecoder
 from penstock._decoding.engines import input_of, read_by_libav, read_by_program, why_program
 from penstock._decoding.frames_at_rate import FramesAtRate
 from penstock._decoding.frames_by_number import FramesByNumber, why_early
-from penstock._decoding.framing import Fit, FloatType, Form
 from penstock._decoding.image_files import ImageFiles, VideoSource
 from penstock._decoding.image_frames import images_by_number, open_images, read_images, wanted_images
 from penstock._decoding.libav_engine import LibavEngine
+from penstock._decoding.options import AudioOptions, DecodeOptions, Fit, FloatType
 from penstock._decoding.pixels import Pixels
-from penstock._decoding.plan import DecodeOptions, lost_bits, unmapped_hdr
+from penstock._decoding.plan import lost_bits, unmapped_hdr
 from penstock._decoding.program_engine import changes_frames
 from penstock._decoding.random_access import RandomAccess
 from penstock._decoding.session import DecoderBase
@@ -33,18 +33,14 @@ from penstock._facts.opening import times_may_jump
 from penstock._facts.seeking import Clock
 from penstock._facts.source import MediaSource, Source
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import check_without_dashes, frame_rate
-from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE
+from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT
 from penstock._ffmpeg.command.settings import (
     DEFAULT_DECODER_SETTINGS,
     ColorMatrix,
     ColorRange,
     DecoderSettings,
-    check_choice,
-    check_place,
-    check_settings,
 )
-from penstock._native import AppliedPolicy, _count
+from penstock._native import AppliedPolicy
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -176,7 +172,7 @@ class Decoder(DecoderBase):
         channels_first: whether arrays are channels × height × width, for packed RGB and gray.
         dtype: "float32" or "float16", for samples as floats, which are computed from those of `pixel_format`.
         value_range: the floats that stand for the smallest and the largest sample, such as ``(0.0, 1.0)``. dtype and
-            value_range belong together.
+            value_range belong together. Each value is computed in float64, and rounded once.
         settings: advanced settings: how many threads decode and convert, and which FFmpeg program to run instead. See
             `DecoderSettings`.
 
@@ -227,44 +223,39 @@ class Decoder(DecoderBase):
         value_range: tuple[float, float] | None = None,
         settings: DecoderSettings = DEFAULT_DECODER_SETTINGS,
     ) -> None:
-        check_settings(settings, DecoderSettings)
-        check_choice("color_matrix", color_matrix, get_args(ColorMatrix))
-        check_choice("color_range", color_range, get_args(ColorRange))
-        start, end = part_of(start, end, duration, count)
-        rate = None if fps is None else frame_rate(fps)
-        if count is not None:
-            _count("count", count)
-        if not isinstance(pixel_format, str):
-            raise TypeError(
-                f"pixel_format must be a str, not {pixel_format!r}. Pass pixel_format={SOURCE!r} for that of the file"
-            )
-        files = ImageFiles.of(source, fps)
-        opened: Any = files or Source.of(cast("MediaSource", source), input_options or {})
-        self._opened = opened
-        check_without_dashes("input_options", input_options or {})
-        self._options = DecodeOptions(
+        options = DecodeOptions(
+            fps=fps,
             pixel_format=pixel_format,
             size=size,
             start=start,
             end=end,
-            fps=rate if files is None else None,
+            duration=duration,
             count=count,
+            stream=stream,
+            filters=filters,
             color_matrix=color_matrix,
             color_range=color_range,
-            filters=filters,
             conceal_errors=conceal_errors,
-            input_options=dict(input_options or {}),
             follow_playlists=follow_playlists,
+            input_options=input_options,
             isolated=isolated,
+            crop=crop,
+            fit=fit,
+            fill=fill,
+            channels_first=channels_first,
+            dtype=dtype,
+            value_range=value_range,
             settings=settings,
-            form=Form(crop, fit, fill, channels_first, dtype, value_range),
-        )
-        self._stream = stream
+        ).checked()
+        files = ImageFiles.of(source, options.rate)
+        opened: Any = files or Source.of(cast("MediaSource", source), options.given_input)
+        self._opened = opened
+        self._options = options if files is None else replace(options, fps=None)
         self._by_number: FramesByNumber | None = None
         self._length: int | None = None  # once known, without `count`
         self._last = -1, -math.inf  # the number and time of the last frame in iteration
         self._is_order_said = False
-        self._images = None if files is None else open_images(files, self._options, stream)
+        self._images = None if files is None else open_images(files, self._options)
         self._engine: Engine
         if self._images is not None:
             self._engine = read_images(self._images, self._options)
@@ -289,8 +280,8 @@ class Decoder(DecoderBase):
             self._check_file("fps", f"Pass {argument('filters', f'fps={options.fps}')}")
             options = options.of_all_frames
         if (reason := why_program(opened, options)) is None:
-            return read_by_libav(opened, options, self._stream)
-        return read_by_program(opened, options, self._stream, reason)
+            return read_by_libav(opened, options)
+        return read_by_program(opened, options, reason)
 
     @property
     def stream(self) -> VideoInfo:
@@ -632,7 +623,7 @@ class Decoder(DecoderBase):
         options = self._options
         given = {
             "filters": options.filters,
-            "input_options": options.input_options,
+            "input_options": options.given_input,
             "follow_playlists": options.follow_playlists,
             # Another build of FFmpeg, whose frames may differ.
             "settings": options.isolated and why_program(self._opened, options) and options.settings,
@@ -659,7 +650,7 @@ class Decoder(DecoderBase):
             if options.isolated:
                 from penstock._decoding.confined_frames import ConfinedFrames, Delivered
 
-                confined = ConfinedFrames(self._opened, options, self._stream, self.frame_bytes)
+                confined = ConfinedFrames(self._opened, options, self.frame_bytes)
                 self._by_number = self._by_numbers(confined, Delivered())
                 self._by_number.why_short = confined.account.why_short
                 if warning := confined.account.warning:
@@ -694,7 +685,7 @@ class Decoder(DecoderBase):
             self._by_number.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(Decoder, self._opened, stream=self._stream, **self._options.arguments), ()
+        return partial(Decoder, self._opened, **self._options.arguments), ()
 
     def __len__(self) -> int:
         """Returns the number of frames that iteration returns in total, so that ``tqdm(decoder)`` works.
@@ -708,7 +699,7 @@ class Decoder(DecoderBase):
         unknown, options = "the number of frames is unknown", self._options
         if self._images is not None and self._length is None:
             self._length = len(wanted_images(self._images, self._plan))
-        if options.filters or changes_frames(options.input_options):
+        if options.filters or changes_frames(options.given_input):
             raise TypeError(f"{unknown}, because `filters` or `input_options` may change it")
         if not self.closed and (self._by_number is not None or self._engine.account is not None):
             return self.count_frames()
@@ -793,26 +784,6 @@ class Decoder(DecoderBase):
             f"{self._opened.path}: the times go back or repeat: frame {index} is at {time_s:.3f} s, and the frame "
             f"before it isn't earlier. frame_at() and start= may select other frames there. {ANEW}"
         )
-
-
-def part_of(
-    start: float | None, end: float | None, duration: float | None, count: int | None = None
-) -> tuple[float | None, float | None]:
-    """The beginning and the end of the part that these arguments of the `Decoder` select."""
-    places = {"start": start, "end": end, "duration": duration}
-    for name, seconds in places.items():
-        check_place(name, seconds)
-    ends = {"end": end, "duration": duration, "count": count}
-    if len(given := [argument(name, value) for name, value in ends.items() if value is not None]) > 1:
-        raise ValueError(f"{' and '.join(given)} can't be combined. Pass only one of them")
-    start = None if start is None else float(start)
-    if duration is not None:
-        end = (start or 0.0) + duration
-    if end is not None and end <= (start or 0.0):
-        raise ValueError(
-            f"{given[0]} leaves no time after {argument('start', start or 0.0)}. Pass a larger value"
-        )
-    return start, None if end is None else float(end)
 
 
 def start(decoder: Decoder) -> None:

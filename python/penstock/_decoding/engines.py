@@ -5,26 +5,27 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock._common.deadline import Deadline
 from penstock._decoding.confined_engine import isolation_of, read_confined
 from penstock._decoding.libav_engine import LibavEngine
 from penstock._decoding.open_video import OpenVideo, VideoInput
-from penstock._decoding.plan import DecodeOptions, DecodePlan, alpha_decoder, as_stored, plan_decode
+from penstock._decoding.options import DecodeOptions
+from penstock._decoding.plan import DecodePlan, alpha_decoder, as_stored, plan_decode
 from penstock._decoding.program_engine import ProgramEngine
 from penstock._decoding.sequence import Sequence, SequenceFrame
 from penstock._decoding.session import numbered_stream
 from penstock._facts.info import MediaInfo, Track, VideoInfo, check_decodable, check_no_grid, without_decoder
-from penstock._facts.opening import lacks_protocol, only_frame, open_media
+from penstock._facts.opening import lacks_protocol, open_media
 from penstock._facts.part import Part
 from penstock._facts.probing import PATIENCE_S, Beginning, answer_of, info_of, probe, read_beginnings
 from penstock._facts.questions import InProcess
 from penstock._facts.source import Source
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import PALETTE
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._formats import codecs
+from penstock._formats.pixel_formats import has_palette
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -35,11 +36,13 @@ if TYPE_CHECKING:
     from penstock._ffmpeg.command.settings import DecoderSettings
     from penstock._ffmpeg.program.sandbox import Sandbox
 
+_Opened: TypeAlias = tuple[Sequence, SequenceFrame | DecoderError | None, MediaInfo, VideoInfo]
+
 
 def why_program(opened: Source, options: DecodeOptions) -> str | None:
     """Why the FFmpeg program reads a source; None if libav does in this process."""
     reasons = {"filters": options.filters} | reasons_for_program(
-        options.settings, options.input_options, follow_playlists=options.follow_playlists
+        options.settings, options.given_input, follow_playlists=options.follow_playlists
     )
     if told := [what for what, is_given in reasons.items() if is_given]:
         isolated = ["isolated=True"] if options.isolated else []
@@ -62,15 +65,15 @@ def reasons_for_program(
     }
 
 
-def read_by_program(opened: Source, options: DecodeOptions, stream: int | None, reason: str) -> ProgramEngine:
+def read_by_program(opened: Source, options: DecodeOptions, reason: str) -> ProgramEngine:
     """Reads by an FFmpeg program."""
     program = find_decoding_ffmpeg(options.settings.ffmpeg)
     if options.isolated:
-        return _read_in_sandbox(program, opened, options, stream, reason)
+        return _read_in_sandbox(program, opened, options, reason)
     source, media = _fetched(opened, options) or (opened, None)
     with source.closed_after_failure(opened):
         media = media or probe(source, follow_playlists=options.follow_playlists)
-        return _read_probed(program, source, media, options, stream, reason)
+        return _read_probed(program, source, media, options, reason)
 
 
 def _fetched(opened: Source, options: DecodeOptions) -> tuple[Source, MediaInfo] | None:
@@ -79,7 +82,7 @@ def _fetched(opened: Source, options: DecodeOptions) -> tuple[Source, MediaInfo]
     None if they can't be read without seeking, or FFmpeg has to open the URL itself.
     """
     is_local = opened.single_pass is not None or endpoints.is_path(opened.url)
-    if is_local or options.input_options or options.follow_playlists:
+    if is_local or options.given_input or options.follow_playlists:
         return None
     source = Source(opened.given)
     with source.closed_after_failure(opened):
@@ -94,9 +97,9 @@ def _fetched(opened: Source, options: DecodeOptions) -> tuple[Source, MediaInfo]
 
 
 def _read_probed(
-    program: str, opened: Source, media: MediaInfo, options: DecodeOptions, stream: int | None, reason: str
+    program: str, opened: Source, media: MediaInfo, options: DecodeOptions, reason: str
 ) -> ProgramEngine:
-    track = Track(opened.url, media, chosen_video(media, stream, options))
+    track = Track(opened.url, media, chosen_video(media, options))
     questions = InProcess(track)
     plan, knows_first = _planned(program, track, options, questions)
     stored = as_stored(program, track, plan) if _is_made_here(opened, plan) else None
@@ -118,69 +121,75 @@ def _planned(
 def _is_made_here(opened: Source, plan: DecodePlan) -> bool:
     """Whether libav's filters make the frames, as they do for ``decoder[i]``: the program may be another version."""
     options, video, layout = plan.options, plan.track.video, plan.layout
-    is_program_only = options.filters or options.input_options or options.follow_playlists
+    is_program_only = options.filters or options.given_input or options.follow_playlists
     if is_program_only or endpoints.identity(opened.url) is None:
         return False  # without frames by number
     is_filtered = plan.ffmpeg_format != video.pixel_format or plan.rotation_filters
     is_scaled = (layout.width, layout.height) != (video.width, video.height)
     # A palette may change with each frame, and goes with it.
-    return bool(is_filtered or is_scaled or plan.is_reframed) and video.pixel_format not in (None, PALETTE)
+    is_made = bool(is_filtered or is_scaled or plan.is_reframed)
+    return is_made and not has_palette(video.pixel_format) and video.pixel_format is not None
 
 
-def _read_in_sandbox(
-    program: str, opened: Source, options: DecodeOptions, stream: int | None, reason: str
-) -> ProgramEngine:
+def _read_in_sandbox(program: str, opened: Source, options: DecodeOptions, reason: str) -> ProgramEngine:
     isolation = isolation_of(opened, options)
     media = isolation.media(PATIENCE_S)
-    track = Track(isolation.file.url, media, chosen_video(media, stream, options))
+    track = Track(isolation.file.url, media, chosen_video(media, options))
     questions = isolation.about(track.video.index)
     plan, knows_first = _planned(program, track, options, questions, isolation.sandbox)
     return ProgramEngine(program, opened, plan, reason, questions, isolation, knows_first=knows_first)
 
 
-def read_by_libav(opened: Source, options: DecodeOptions, stream: int | None) -> Engine:
+def read_by_libav(opened: Source, options: DecodeOptions) -> Engine:
     """Reads by libav, in this process or in a confined one."""
     if options.isolated:
-        return read_confined(opened, options, stream, lambda media: chosen_video(media, stream, options))
-    return read_in_process(opened, options, stream)
+        return read_confined(opened, options, lambda media: chosen_video(media, options))
+    return read_in_process(opened, options)
 
 
-def read_in_process(opened: Source, options: DecodeOptions, stream: int | None) -> Engine:
+def read_in_process(opened: Source, options: DecodeOptions) -> Engine:
     """Reads by libav in this process, unless it lacks the protocol."""
     if not endpoints.is_path(opened.url):
-        return _read_url(opened, options, stream)
+        return _read_url(opened, options)
     reason = "libav reads files, in this process"
     if options.start is None:
-        sequence, ahead, media, video = _opened_once(opened, options, stream)
+        sequence, ahead, media, video = _opened_quickly(opened, options)
         return LibavEngine(
             plan_decode(None, Track(opened.url, media, video), options), sequence, reason, ahead
         )
     media = probe(opened)
-    video = chosen_video(media, stream, options)
+    video = chosen_video(media, options)
     plan = plan_decode(None, Track(opened.url, media, video), options)
     return LibavEngine(plan, Sequence(input_of(plan.track, options, plan.decoder), plan.part), reason)
 
 
-def _read_url(opened: Source, options: DecodeOptions, stream: int | None) -> Engine:
+def _read_url(opened: Source, options: DecodeOptions) -> Engine:
     """The same for a URL, on a thread: a server may never answer."""
     open_once = _opened_once if options.start is None else _opened_at
-    opening = partial(open_once, opened, options, stream)
+    opening = partial(open_once, opened, options)
     try:
         sequence, ahead, media, video = answer_of(opened.path, opening, Deadline(PATIENCE_S))
     except DecoderError as error:
         if not lacks_protocol(error):
             raise
         scheme = opened.url.partition("://")[0]
-        return read_by_program(opened, options, stream, f"libav lacks the protocol {scheme}")
+        return read_by_program(opened, options, f"libav lacks the protocol {scheme}")
     plan = plan_decode(None, Track(opened.url, media, video), options)
     return LibavEngine(plan, sequence, "libav reads URLs, in this process", ahead, may_hang=True)
 
 
-def _opened_once(
-    opened: Source, options: DecodeOptions, stream: int | None
-) -> tuple[Sequence, SequenceFrame | DecoderError | None, MediaInfo, VideoInfo]:
+def _opened_quickly(opened: Source, options: DecodeOptions) -> _Opened:
+    """Opens a file as `_opened_once`, without a frame that libav decodes for facts. Again with it, if none is there."""
+    found = _opened_once(opened, options, decodes_first=True)
+    if isinstance(found[1], SequenceFrame):
+        return found
+    found[0].close()
+    return _opened_once(opened, options)
+
+
+def _opened_once(opened: Source, options: DecodeOptions, *, decodes_first: bool = False) -> _Opened:
     """Opens a file, and decodes its first frame, which shows the facts that the header does not have."""
-    chosen, opened_video, beginnings = _opened_video(opened, options, stream)
+    chosen, opened_video, beginnings = _opened_video(opened, options, decodes_first=decodes_first)
     sequence = Sequence(chosen, video=opened_video)
     ahead: SequenceFrame | DecoderError | None = None
     try:
@@ -193,30 +202,33 @@ def _opened_once(
     except DecoderError as failure:
         ahead = failure
     media = info_of(opened, sequence.video.container, beginnings)
-    return sequence, ahead, media, chosen_video(media, stream, options)
+    return sequence, ahead, media, chosen_video(media, options)
 
 
-def _opened_at(
-    opened: Source, options: DecodeOptions, stream: int | None
-) -> tuple[Sequence, None, MediaInfo, VideoInfo]:
+def _opened_at(opened: Source, options: DecodeOptions) -> tuple[Sequence, None, MediaInfo, VideoInfo]:
     """Opens a URL that is to be read from `start` on. Its first keyframe shows the facts that the header lacks."""
-    chosen, opened_video, beginnings = _opened_video(opened, options, stream)
+    chosen, opened_video, beginnings = _opened_video(opened, options)
     first = beginnings[chosen.index]
     if (keyframe := next((one for one in first.packets if one.is_keyframe), None)) is not None:
-        first.frame = only_frame(opened_video.codec, keyframe)
+        first.frame = opened_video.decode_alone(keyframe)
     media = info_of(opened, opened_video.container, beginnings)
-    video = chosen_video(media, stream, options)
+    video = chosen_video(media, options)
     part = Part.of(options.start, options.end, media, video)
     return Sequence(chosen, part, opened_video), None, media, video
 
 
 def _opened_video(
-    opened: Source, options: DecodeOptions, stream: int | None
+    opened: Source, options: DecodeOptions, *, decodes_first: bool = False
 ) -> tuple[VideoInput, OpenVideo, dict[int, Beginning]]:
     """Opens a file for its video, from its beginning, and the first packets of its streams."""
-    container = open_media(opened.url, path=opened.path, stall_timeout=_stall_timeout(opened.url, options))
+    container = open_media(
+        opened.url,
+        path=opened.path,
+        stall_timeout=_stall_timeout(opened.url, options),
+        decodes_first=decodes_first,
+    )
     media = info_of(opened, container, {})
-    video = chosen_video(media, stream, options)
+    video = chosen_video(media, options)
     beginnings, packets = read_beginnings(container, undecoded=video.index)
     decoder = alpha_decoder(None, opened.url, video, options)
     chosen = input_of(Track(opened.url, media, video), options, decoder)
@@ -246,9 +258,9 @@ def input_of(track: Track, options: DecodeOptions, decoder: str | None) -> Video
     )
 
 
-def chosen_video(media: MediaInfo, stream: int | None, options: DecodeOptions) -> VideoInfo:
+def chosen_video(media: MediaInfo, options: DecodeOptions) -> VideoInfo:
     """The video stream to decode."""
-    video = media.best_video
+    video, stream = media.best_video, options.stream
     if stream is None:
         check_no_grid(media)
     if stream is not None and media.video:
@@ -259,7 +271,7 @@ def chosen_video(media: MediaInfo, stream: int | None, options: DecodeOptions) -
         )
     check_decodable(media.path, video)
     if not video.width or not video.height:
-        animated = ". FFmpeg can't read animated WebP. Use Pillow" * (video.codec == "webp")
+        animated = ". FFmpeg can't read animated WebP. Use Pillow" * codecs.known(video.codec).is_animated
         raise DecoderError(
             f"{media.path} doesn't say the size of its video, and may have no frames{animated}"
         )

@@ -16,7 +16,8 @@ from penstock._facts.part import Grid, places_at
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
-    from penstock._decoding.plan import DecodeOptions, DecodePlan
+    from penstock._decoding.options import DecodeOptions
+    from penstock._decoding.plan import DecodePlan
     from penstock._facts.completeness import End
 
 # Bytes of the frames that iteration makes at once, and how many they are at most. Chosen: libav's threads go on
@@ -42,8 +43,8 @@ class FramesAtRate(FramesByNumber):
         why_early: Callable[[], End] | None,
     ) -> None:
         super().__init__(plan, file, pixels, why_early=why_early)
-        assert options.fps is not None
-        self._options, self._grid = options, Grid(options.fps, options.start or 0.0, options.end)
+        assert options.rate is not None
+        self._options, self._grid = options, Grid(options.rate, options.start or 0.0, options.end)
         self._shown: npt.NDArray[np.int64] = np.empty(0, np.int64)
         self._shown_by: object = None  # the times of the file's frames that `_shown` was found by
 

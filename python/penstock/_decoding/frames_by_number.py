@@ -31,8 +31,9 @@ from penstock._native import _SlotPool
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
+    from penstock._decoding.options import DecodeOptions
     from penstock._decoding.pixels import Job
-    from penstock._decoding.plan import DecodeOptions, DecodePlan
+    from penstock._decoding.plan import DecodePlan
     from penstock._decoding.sequence import SequenceFrame
     from penstock._facts.info import Track
 

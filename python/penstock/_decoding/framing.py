@@ -2,82 +2,28 @@
 
 from __future__ import annotations
 
-import operator
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from av.video.format import VideoFormat
 from av.video.format import names as video_formats  # type: ignore[attr-defined]
 
 from penstock._common.messages import argument
 from penstock._ffmpeg.command.arguments import checked_size
-from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, FrameLayout, has_alpha, is_gray, is_rgb
-from penstock._ffmpeg.command.settings import check_choice
+from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, FrameLayout
+from penstock._formats.pixel_formats import has_alpha, is_gray, is_rgb, with_full_chroma
+from penstock._native import _Delivery
 
-Fit = Literal["stretch", "cover", "contain"]
-FloatType = Literal["float16", "float32"]
+if TYPE_CHECKING:
+    from penstock._decoding.options import DecodeOptions
+
+
 _ORDER = "<" if sys.byteorder == "little" else ">"
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """The `Decoder`'s arguments of the same names."""
-
-    crop: tuple[int, int, int, int] | None = None
-    fit: Fit = "stretch"
-    fill: tuple[float, ...] | None = None
-    channels_first: bool = False
-    dtype: FloatType | None = None
-    value_range: tuple[float, float] | None = None
-
-    def __post_init__(self) -> None:
-        check_choice("fit", self.fit, get_args(Fit))
-        if self.dtype is not None:
-            check_choice("dtype", self.dtype, get_args(FloatType))
-        if (self.dtype is None) != (self.value_range is None):
-            raise ValueError(
-                "dtype and value_range belong together. Pass dtype='float32' and value_range=(0.0, 1.0), or neither"
-            )
-        if self.fill is not None and self.fit != "contain":
-            raise ValueError(
-                f"{argument('fill', self.fill)} has no effect without {argument('fit', 'contain')}. Leave it out"
-            )
-        if self.value_range is not None:
-            self._check_value_range()
-        if self.crop is not None:
-            self._check_crop()
-
-    def _check_value_range(self) -> None:
-        try:
-            low, high = map(float, self.value_range or ())
-        except (TypeError, ValueError):
-            raise TypeError(f"value_range must be two numbers, not {self.value_range!r}") from None
-        most = float(np.finfo(self.dtype or "float32").max)
-        if not -most <= low < high <= most:
-            raise ValueError(
-                f"value_range must be two finite numbers of {self.dtype}, the lower first, not "
-                f"{self.value_range!r}"
-            )
-
-    def _check_crop(self) -> None:
-        try:
-            left, top, width, height = map(operator.index, self.crop or ())
-        except (TypeError, ValueError):
-            raise TypeError(f"crop must be (left, top, width, height) in pixels, not {self.crop!r}") from None
-        if min(left, top) < 0 or min(width, height) < 1:
-            raise ValueError(f"crop must have no negative place and no empty size, not {self.crop!r}")
-
-    @property
-    def needs_own_size(self) -> bool:
-        """Whether the delivered size follows from that of the picture, also if a size is given."""
-        return self.crop is not None or self.fit != "stretch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,27 +43,27 @@ class Framing:
     size: tuple[int, int]
 
     @classmethod
-    def of(cls, own: tuple[int, int], size: tuple[int | None, int | None] | None, form: Form) -> Framing:
+    def of(cls, own: tuple[int, int], options: DecodeOptions) -> Framing:
         """The framing of pictures of the size `own`.
 
         Raises:
             ValueError: the crop is outside of the picture, or the fit needs a width and a height.
         """
-        crop = form.crop or (0, 0, *own)
+        crop, size = options.crop or (0, 0, *own), options.size
         left, top, width, height = crop
         if left + width > own[0] or top + height > own[1]:
             raise ValueError(
                 f"{argument('crop', crop)} is outside of the upright picture, which has {own[0]}x{own[1]} pixels. "
                 f"Pass {argument('crop', (0, 0, *own))} at most"
             )
-        if form.fit != "stretch" and (size is None or None in size):
+        if options.fit != "stretch" and (size is None or None in size):
             raise ValueError(
-                f"{argument('fit', form.fit)} needs a width and a height. Pass {argument('size', (224, 224))}"
+                f"{argument('fit', options.fit)} needs a width and a height. Pass {argument('size', (224, 224))}"
             )
         delivered = _delivered_size((width, height), size)
         scaled = delivered
-        if form.fit != "stretch":
-            choose = max if form.fit == "cover" else min
+        if options.fit != "stretch":
+            choose = max if options.fit == "cover" else min
             factor = choose(Fraction(delivered[0], width), Fraction(delivered[1], height))
             scaled = max(1, round(width * factor)), max(1, round(height * factor))
         return cls(own, crop, scaled, delivered)
@@ -228,21 +174,25 @@ class Delivery:
     value_range: tuple[float, float] | None
 
     @classmethod
-    def of(cls, made: FrameLayout, framing: Framing, form: Form, *, is_source: bool) -> Delivery | None:
-        """What `form` asks for beyond frames in the layout `made`; None if that is nothing.
+    def of(cls, made: FrameLayout, framing: Framing, options: DecodeOptions) -> Delivery | None:
+        """What the options ask for beyond frames in the layout `made`; None if that is nothing.
 
         Raises:
             ValueError: the pixel format can't have it.
         """
-        has_border = framing.size != framing.made or form.fit == "contain"
-        if not (has_border or form.channels_first or form.value_range):
+        has_border = framing.size != framing.made or options.fit == "contain"
+        if not (has_border or options.channels_first or options.value_range):
             return None
         name = made.pixel_format
         is_packed = len(made.planes) == 1 and (is_rgb(name) or is_gray(name)) and made.dtype[1] == "u"
-        if is_source or not is_packed:
-            given = {"channels_first": form.channels_first, "value_range": form.value_range, "fit": form.fit}
+        if options.is_source_format or not is_packed:
+            given = {
+                "channels_first": options.channels_first,
+                "value_range": options.value_range,
+                "fit": options.fit,
+            }
             asked = next(argument(*one) for one in given.items() if one[1] not in (False, None, "stretch"))
-            shown = "source" if is_source else name
+            shown = "source" if options.is_source_format else name
             raise ValueError(
                 f"{asked} needs packed RGB or gray of 8 or 16 bits, not {argument('pixel_format', shown)}. Pass "
                 f"{argument('pixel_format', DEFAULT_FORMAT)}"
@@ -250,46 +200,42 @@ class Delivery:
         channels = made.planes[0][2] if len(made.planes[0]) == 3 else 1
         width, height = framing.size
         shape: tuple[int, ...] = (height, width) if len(made.planes[0]) == 2 else (height, width, channels)
-        if form.channels_first:
+        if options.channels_first:
             shape = (channels, height, width)
-        sample = made.dtype if form.dtype is None else f"{_ORDER}{np.dtype(form.dtype).str[1:]}"
+        sample = made.dtype if options.dtype is None else f"{_ORDER}{np.dtype(options.dtype).str[1:]}"
         sample_bytes = np.dtype(sample).itemsize
         layout = DeliveredLayout(
             *(name, width, height, (shape,), sample_bytes, sample_bytes * channels * width * height),
             sample_type=sample,
         )
-        fill = _fill(form.fill, name, channels, (1 << 8 * made.sample_bytes) - 1)
-        return cls(made, layout, framing.border, fill, form.channels_first, form.value_range)
+        fill = _fill(options.fill, name, channels, (1 << 8 * made.sample_bytes) - 1)
+        return cls(made, layout, framing.border, fill, options.channels_first, options.value_range)
 
-    def put(self, memory: Any, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any] | None:
-        """The array that is made of a frame's memory; None if it is made in `out`."""
-        made = np.frombuffer(memoryview(memory), self.made.dtype).reshape(self.made.planes[0])
-        array = np.empty(self.layout.shape, self.layout.dtype) if out is None else out
-        pictured = array if made.ndim == 2 and not self.channels_first else self._channels_last(array)
-        made = made.reshape(*made.shape[:2], *pictured.shape[2:])
-        left, top = self.border
-        inner = pictured[top : top + made.shape[0], left : left + made.shape[1]]
-        if inner.shape != pictured.shape:
-            fill = np.array(self.fill if pictured.ndim == 3 else self.fill[0], self.made.dtype)
-            pictured[...] = self._valued(fill)
-        inner[...] = self._valued(made)
-        return array if out is None else None
-
-    def _channels_last(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return array.transpose(1, 2, 0) if self.channels_first else array
-
-    def _valued(self, samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        if self.value_range is None:
-            return samples
-        values = _values(8 * self.made.sample_bytes, *self.value_range, self.layout.dtype)
-        return np.take(values, samples, mode="clip")  # the fastest mode; no sample is outside
+    def native(self) -> _Delivery:
+        """Makes the arrays."""
+        fill = np.array(self.fill, self.made.dtype).view(f"<u{self.made.sample_bytes}")
+        return _Delivery(
+            picture=(self.made.width, self.made.height),
+            channels=len(self.fill),
+            size=(self.layout.width, self.layout.height),
+            border=self.border,
+            fill=fill.tolist(),
+            channels_first=self.channels_first,
+            values=_values(self.made.dtype, self.layout.dtype, self.value_range),
+            sample_bytes=self.made.sample_bytes,
+        )
 
 
 @cache
-def _values(bits: int, low: float, high: float, dtype: str) -> npt.NDArray[Any]:
-    """The float nearest to what each sample stands for."""
-    most = (1 << bits) - 1
-    return (low + np.arange(most + 1) * (high - low) / most).astype(dtype)
+def _values(made: str, delivered: str, value_range: tuple[float, float] | None) -> bytes:
+    """What each sample becomes, by its bytes: the float nearest to what it stands for, rounded once, from 64 bits."""
+    sample_bytes = np.dtype(made).itemsize
+    most = (1 << 8 * sample_bytes) - 1
+    numbers = np.arange(most + 1).astype(f"<u{sample_bytes}").view(made).astype(np.int64)
+    if value_range is None:
+        return numbers.astype(delivered).tobytes()
+    low, high = value_range
+    return (low + numbers * (high - low) / most).astype(delivered).tobytes()
 
 
 def chroma_steps(pixel_format: str) -> tuple[int, int]:
@@ -302,7 +248,7 @@ def chroma_steps(pixel_format: str) -> tuple[int, int]:
 def _full_chroma(pixel_format: str) -> str | None:
     """A format with the same samples and a chroma sample for each pixel; None if there is none."""
     bits = VideoFormat(pixel_format, 16, 16).components[0].bits
-    names = (re.sub(r"4[1-4]\d(?=p)", "444", pixel_format), f"yuv444p{bits}le" if bits > 8 else "yuv444p")
+    names = with_full_chroma(pixel_format, bits)
     return next((name for name in names if name != pixel_format and name in video_formats), None)
 
 

@@ -11,8 +11,9 @@ from penstock._common.messages import argument
 from penstock._decoding.frames_by_number import FramesByNumber
 from penstock._decoding.image_sequence import ImageSequence
 from penstock._decoding.libav_engine import LibavEngine
+from penstock._decoding.options import DecodeOptions
 from penstock._decoding.pixels import Pixels
-from penstock._decoding.plan import DecodeOptions, DecodePlan, plan_decode
+from penstock._decoding.plan import DecodePlan, plan_decode
 from penstock._decoding.sequence import SequenceFrame
 from penstock._facts.completeness import End
 from penstock._facts.info import Track
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from penstock._decoding.image_files import ImageFiles
 
 
-def open_images(files: ImageFiles, options: DecodeOptions, stream: int | None) -> ImageSequence:
+def open_images(files: ImageFiles, options: DecodeOptions) -> ImageSequence:
     """The pictures in the files.
 
     Raises:
@@ -31,9 +32,9 @@ def open_images(files: ImageFiles, options: DecodeOptions, stream: int | None) -
         DecoderError, OSError: as `ImageSequence`.
     """
     for_videos = {
-        "stream": stream,
+        "stream": options.stream,
         "filters": options.filters,
-        "input_options": options.input_options,
+        "input_options": options.given_input,
         "follow_playlists": options.follow_playlists,
         "isolated": options.isolated,
         "settings.policy": options.settings.policy,

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
-from typing import Any, Literal, get_args
+from typing import get_args
 
 from av.codec import codecs_available
 from av.video.format import VideoFormat
 from av.video.format import names as video_formats  # type: ignore[attr-defined]
 
 from penstock._common.messages import argument
-from penstock._decoding.framing import Delivery, Form, Framing, chroma_steps
+from penstock._decoding.framing import Delivery, Framing, chroma_steps
+from penstock._decoding.options import DecodeOptions
 from penstock._decoding.planes import blank_rows
 from penstock._decoding.program_frames import Steps
 from penstock._decoding.session import OTHER_SIZE
@@ -24,35 +25,39 @@ from penstock._facts.opening import has_no_times
 from penstock._facts.part import Part
 from penstock._facts.seeking import may_seek, seek_arguments
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import PALETTE, option_arguments, read_arguments
+from penstock._ffmpeg.command.arguments import option_arguments, read_arguments
 from penstock._ffmpeg.command.colors import MATRICES, RANGES, UNTAGGED, VideoColors
 from penstock._ffmpeg.command.pixel_formats import (
     DEFAULT_FORMAT,
-    PIXEL_FORMATS,
     SOURCE,
     DefaultFormat,
     FrameLayout,
-    canonical,
-    divides_evenly,
     frame_layout,
-    has_alpha,
-    in_native_order,
-    is_float,
-    is_gray,
-    is_rgb,
-    pixel_format_of,
 )
 from penstock._ffmpeg.command.settings import (
-    ColorMatrix,
-    ColorRange,
     CopiedMatrix,
-    DecoderSettings,
     native_conversion,
 )
 from penstock._ffmpeg.program import capabilities
 from penstock._ffmpeg.program.child import ProgramError, run
+from penstock._ffmpeg.program.messages import listing_arguments
 from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock._formats import codecs
+from penstock._formats.pixel_formats import (
+    FULL_CHROMA,
+    PIXEL_FORMATS,
+    canonical,
+    divides_evenly,
+    has_alpha,
+    has_palette,
+    in_native_order,
+    is_float,
+    is_gray,
+    is_rgb,
+    of_channels,
+    pixel_format_of,
+    with_alpha_beside,
+)
 from penstock._native import _Conversion
 from penstock.errors import DecoderError
 
@@ -60,13 +65,6 @@ from penstock.errors import DecoderError
 _FEW_FRAMES = 16
 # The matrix of FFmpeg's scaler for untagged video of any size (SWS_CS_DEFAULT in libswscale/swscale.h).
 _UNTAGGED = "bt601"
-# What FFmpeg converts stored pixels to before our conversion to RGB, if the picture is scaled or the RGB has 16 bits.
-# Scaled to 4:4:4, it keeps more of the file's chroma; and FFmpeg's own conversion to 16-bit RGB is 256/257 as bright as
-# it should be (white is 65283). From these formats our conversion and FFmpeg's make the same pixels. (FFmpeg's scaler
-# makes others of nv12.)
-_FULL_CHROMA = {
-    f"yuv{chroma}p{depth}": f"yuv444p{depth}" for chroma in (420, 422, 444) for depth in ("", "10le")
-}
 # How FFmpeg's names of full-range YUV begin.
 _FULL_RANGE = "yuvj"
 _AUTOROTATION = frozenset(("autorotate", "noautorotate"))
@@ -77,48 +75,6 @@ _TONE_MAPPING = re.compile(r"tonemap|zscale|libplacebo|lut[13]d|out_transfer")
 # White is 203 cd/m² in HDR (ITU-R BT.2408). Brighter light is compressed, from 0.3 of that on. The default of desat
 # differs between versions of FFmpeg.
 _TO_SDR = "zscale=t=linear:npl=203:p=bt709,format=gbrpf32le,tonemap=mobius:desat=0,zscale=t=bt709,format=gbrp"
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeOptions:
-    """The `Decoder`'s arguments of the same names."""
-
-    pixel_format: str
-    size: tuple[int | None, int | None] | None
-    start: float | None
-    end: float | None
-    fps: Fraction | None
-    count: int | None
-    color_matrix: ColorMatrix
-    color_range: ColorRange
-    filters: str | None
-    conceal_errors: bool
-    input_options: Mapping[str, object]
-    follow_playlists: bool
-    isolated: bool | Literal["strict"]
-    settings: DecoderSettings
-    form: Form
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """The arguments of a `Decoder` with these options."""
-        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "form"}
-        return own | {one.name: getattr(self.form, one.name) for one in fields(Form)}
-
-    @property
-    def of_all_frames(self) -> DecodeOptions:
-        """The same for all frames of the file."""
-        return replace(self, start=None, end=None, fps=None, count=None)
-
-    @property
-    def is_source_format(self) -> bool:
-        """Whether frames keep the pixel format of the file."""
-        return self.pixel_format == SOURCE
-
-    @property
-    def keeps_stored_orientation(self) -> bool:
-        """Whether pictures stay as they are stored, and are not turned for display."""
-        return "noautorotate" in self.input_options or self.input_options.get("autorotate") in (0, "0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +196,7 @@ def plan_decode(
         and (
             options.size is None
             or (None in options.size and options.size != (None, None))
-            or options.form.needs_own_size
+            or options.needs_own_size
         )
     ):
         reading, trim = _reading(track, options, decoder, uncropped, keyframe_s, rate)
@@ -249,7 +205,7 @@ def plan_decode(
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
         # If the filters fail, FFmpeg says why when it runs for all frames.
         own_size = _first_size((program, *filtered), sandbox) or own_size
-    framing = Framing.of(own_size, options.size, options.form)
+    framing = Framing.of(own_size, options)
     width, height = framing.scaled
     layout = _layout(program, name, *framing.made)
     own, stored = video.pixel_format or "", _without_range(video.pixel_format or "")
@@ -268,12 +224,12 @@ def plan_decode(
         if conversion is None:
             delivered, converted_by = layout.pixel_format, "ffmpeg"
             # From a palette itself, FFmpeg makes 36 of 256 grays one too dark or bright.
-            scaled[-1:] = [*["format=bgra"] * (own == PALETTE), scaled[-1]]
+            scaled[-1:] = [*["format=bgra"] * has_palette(own), scaled[-1]]
             scaled[-1] += _colors(options, own, layout, video)
             scaled += _to_floats(own, delivered)
         else:
             scaled[-1] += _same_colors(conversion_input, layout, video, options)
-    elif own == PALETTE and (width, height) == own_size:
+    elif has_palette(own) and (width, height) == own_size:
         # FFmpeg's `scale` may replace the palette. Another size is an error here.
         scaled[-1] = f"crop=if(eq(iw\\,{width})*eq(ih\\,{height})\\,{width}\\,{OTHER_SIZE}):{height}"
     filters = (
@@ -289,7 +245,7 @@ def plan_decode(
         uncropped=uncropped,
         colors=None if is_recolored else yuv_colors(video, layout.pixel_format),
         is_reframed=not framing.is_plain,
-        delivery=Delivery.of(layout, framing, options.form, is_source=options.is_source_format),
+        delivery=Delivery.of(layout, framing, options),
     )
 
 
@@ -298,7 +254,7 @@ def _check_framing(framing: Framing, own: str, layout: FrameLayout) -> None:
     if framing.is_plain or not own:
         return
     name, crop = layout.pixel_format, argument("crop", framing.crop)
-    if own == name == PALETTE:
+    if own == name and has_palette(own):
         raise ValueError(
             f"frames with a palette can't be cropped. Pass {argument('pixel_format', DEFAULT_FORMAT)}"
         )
@@ -312,7 +268,7 @@ def _check_framing(framing: Framing, own: str, layout: FrameLayout) -> None:
 def as_stored(program: str, track: Track, plan: DecodePlan) -> DecodePlan:
     """What FFmpeg has to write for `plan` if its filters run in this process: the pictures as they are stored."""
     own = plan.track.video.pixel_format or SOURCE
-    options = replace(plan.options, pixel_format=own, size=None, input_options={"autorotate": 0}, form=Form())
+    options = replace(plan.options.as_stored, pixel_format=own)
     return plan_decode(program, track, options, keyframe_s=plan.keyframe_s, rate=plan.rate)
 
 
@@ -325,12 +281,10 @@ def lost_bits(video: VideoInfo, pixel_format: str) -> str | None:
     is_usual = bits <= (8 if is_rgb(own) or is_gray(own) else 12)
     if is_usual or not isinstance(pixel_format, DefaultFormat):
         return None
-    gray, rgb, samples = "gray16le", "rgb48le", f"{bits}-bit samples"
-    if is_float(own):
-        gray, rgb, samples = "grayf32le", "gbrpf32le", "floats"
+    samples, sample_bytes = ("floats", None) if is_float(own) else (f"{bits}-bit samples", 2)
     return (
         f"the video has {samples} ({own}), which become 8 bits. Pass "
-        f"{argument('pixel_format', gray if is_gray(own) else rgb)} to keep them, or "
+        f"{argument('pixel_format', of_channels(1 if is_gray(own) else 3, sample_bytes))} to keep them, or "
         f"{argument('pixel_format', str(pixel_format))} if 8 bits are enough"
     )
 
@@ -344,8 +298,8 @@ def unmapped_hdr(video: VideoInfo, layout: FrameLayout, options: DecodeOptions) 
         return None
     return (
         f"the video is HDR ({_HDR[video.color_transfer]}), which looks dull as {name} without tone mapping. Pass "
-        f"{argument('pixel_format', 'rgb48le')} to get its samples, or {argument('filters', _TO_SDR)} to convert it "
-        "to SDR"
+        f"{argument('pixel_format', of_channels(3, 2))} to get its samples, or {argument('filters', _TO_SDR)} to "
+        "convert it to SDR"
     )
 
 
@@ -398,7 +352,7 @@ def _rotation_filters(video: VideoInfo, options: DecodeOptions) -> tuple[str, ..
 
 def _first_size(arguments: Sequence[str], sandbox: Sandbox | None) -> tuple[int, int] | None:
     """Width and height of the first frame that FFmpeg writes with these arguments; None if it writes none."""
-    output = ("-frames:v", "1", "-c:v", "rawvideo", "-f", "framecrc", "pipe:1")
+    output = ("-frames:v", "1", *listing_arguments())
     try:
         printed = run((*arguments, *output), None, check=False, sandbox=sandbox).text
     except ProgramError:
@@ -420,17 +374,21 @@ def _without_range(pixel_format: str) -> str:
 
 
 def _conversion_input(stored: str, layout: FrameLayout, options: DecodeOptions, *, is_scaled: bool) -> str:
-    """What a native conversion to RGB gets: the pixels as they are stored, or those with all chroma."""
-    is_short = layout.sample_bytes == 1 and stored in _FULL_CHROMA
+    """What a native conversion to RGB gets: the pixels as they are stored, or those with all chroma.
+
+    FFmpeg makes the latter if the picture is scaled, which keeps more of the file's chroma, or if the RGB has 16 bits:
+    FFmpeg's own conversion to that is 256/257 as bright as it should be (white is 65283).
+    """
+    is_short = layout.sample_bytes == 1 and stored in FULL_CHROMA
     is_full = layout.sample_bytes == 2 or (is_scaled and is_short)
     is_ours = options.settings._knobs.convert == "auto" and is_rgb(layout.pixel_format)
-    return _FULL_CHROMA.get(stored, stored) if is_full and is_ours else stored
+    return FULL_CHROMA.get(stored, stored) if is_full and is_ours else stored
 
 
 def own_pixel_format(video: VideoInfo) -> str:
     """The file's pixel format, including alpha that is stored beside the frames; empty if unknown."""
     own = video.pixel_format or ""
-    return "yuva420p" if video.has_separate_alpha and own == "yuv420p" else own
+    return with_alpha_beside(own) if video.has_separate_alpha else own
 
 
 def _delivered_format(video: VideoInfo, options: DecodeOptions) -> str:
@@ -440,7 +398,7 @@ def _delivered_format(video: VideoInfo, options: DecodeOptions) -> str:
 def alpha_decoder(program: str | None, source: str, video: VideoInfo, options: DecodeOptions) -> str | None:
     """The decoder for alpha stored beside the frames, if the delivered format has alpha; else None."""
     pixel_format = _delivered_format(video, options)
-    is_chosen = any(name in options.input_options for name in (*_CODEC_OPTIONS, f"c:{video.index}"))
+    is_chosen = any(name in options.given_input for name in (*_CODEC_OPTIONS, f"c:{video.index}"))
     if (
         own_pixel_format(video) == (video.pixel_format or "")
         or not has_alpha(canonical(pixel_format))
@@ -489,7 +447,7 @@ def _reading(
         *(() if options.settings.threads is None else ("-threads", str(options.settings.threads))),
         *endpoints.confining_arguments(source, () if options.follow_playlists else (media.container,)),
         *option_arguments(
-            {name: value for name, value in options.input_options.items() if name not in _AUTOROTATION}
+            {name: value for name, value in options.given_input.items() if name not in _AUTOROTATION}
         ),
         *read_arguments(source, media.container),
         *("-map", _map(media, video)),
@@ -561,9 +519,9 @@ def _converts_itself(stored: str, layout: FrameLayout) -> bool:
     scaler smooths chroma over edges, at a multiple of the time: left to it are odd sizes of 8 bits, and nv12.
     """
     if layout.sample_bytes == 2 and is_rgb(layout.pixel_format):
-        return stored in _FULL_CHROMA.values()
+        return stored in FULL_CHROMA.values()
     is_even = divides_evenly(stored, layout.width, layout.height)
-    is_plain = (stored in _FULL_CHROMA or is_gray(stored)) and stored != layout.pixel_format
+    is_plain = (stored in FULL_CHROMA or is_gray(stored)) and stored != layout.pixel_format
     return is_gray(layout.pixel_format) or (is_plain and layout.sample_bytes == 1 and is_even)
 
 
@@ -618,7 +576,7 @@ def is_full(video: VideoInfo, frames: str) -> bool:
         return video.color_range == "full"
     # FFmpeg makes limited YUV of all others, but for gray of 8 bits, whose samples stay.
     read = pixel_format_of(frames)
-    return has == "gray" and read is not None and read.depth == 8
+    return has == "gray" and read is not None and read.depth == 8  # "gray" is that of 8 bits
 
 
 def _color_range(stored: str, video: VideoInfo, options: DecodeOptions) -> str:

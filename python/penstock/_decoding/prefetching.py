@@ -3,47 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from fractions import Fraction
 from itertools import islice
-from typing import Literal, TypedDict, Unpack
+from typing import Unpack
 
 from penstock._common import exits
 from penstock._common.ownership import check_owner
 from penstock._decoding.decoder import Decoder, start
-from penstock._decoding.framing import Fit, FloatType
 from penstock._decoding.image_files import VideoSource
-from penstock._ffmpeg.command.settings import ColorMatrix, ColorRange, DecoderSettings
+from penstock._decoding.options import DecoderOptions
 from penstock._native import _count
-
-
-class DecoderOptions(TypedDict, total=False):
-    """The options of `Decoder`, by the same names."""
-
-    pixel_format: str
-    size: tuple[int | None, int | None] | None
-    start: float | None
-    end: float | None
-    duration: float | None
-    count: int | None
-    stream: int | None
-    filters: str | None
-    color_matrix: ColorMatrix
-    color_range: ColorRange
-    conceal_errors: bool
-    follow_playlists: bool
-    isolated: bool | Literal["strict"]
-    crop: tuple[int, int, int, int] | None
-    fit: Fit
-    fill: tuple[float, ...] | None
-    channels_first: bool
-    dtype: FloatType | None
-    value_range: tuple[float, float] | None
-    input_options: Mapping[str, object] | None
-    settings: DecoderSettings
-    fps: int | float | Fraction | None
 
 
 def prefetch(

@@ -239,7 +239,7 @@ class ProgramRun(OnDemand[tuple[int, Any]]):
 
     def _end_of_file(self, run: DecodeSession[tuple[int, Any]]) -> End:
         options, last = self.plan.options, self._steps.latest
-        if last is None or options.filters or changes_frames(options.input_options):
+        if last is None or options.filters or changes_frames(options.given_input):
             return End()  # the options may make what was delivered different from the file
         unit = float(self.plan.track.video.time_base)
         return self.questions.at_end(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import math
 import os
-import termios
 import weakref
 from collections.abc import Generator
 from contextlib import suppress
@@ -18,6 +16,8 @@ from av.error import FFmpegError as LibavError
 
 from penstock._common.reports import DecoderStats
 from penstock._native import _apply_policy
+from penstock._platform import descriptors
+from penstock._platform.forks import at_fork
 
 if TYPE_CHECKING:
     from penstock._common.types import Priority
@@ -155,8 +155,7 @@ class ProgramFrames:
         self._policy, self._is_reading = policy, False
         self._pipe = os.fstat(output.fileno())
         self._descriptor = os.dup(output.fileno())
-        with suppress(OSError):  # the user's pipes together may be at the kernel's limit
-            fcntl.fcntl(self._descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        descriptors.grow_pipe(self._descriptor, _PIPE_BYTES)
         self._frames = written_frames(self._descriptor, frame_bytes, self.steps)
         _living.add(self)
 
@@ -177,7 +176,7 @@ class ProgramFrames:
     def waits(self) -> bool:
         """Whether a thread waits for FFmpeg to write."""
         with suppress(OSError, ValueError):  # the thread closes the pipe
-            return self._is_reading and not any(fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(4)))
+            return self._is_reading and not descriptors.unread_bytes(self._descriptor)
         return False
 
     def close(self) -> None:
@@ -193,10 +192,7 @@ class ProgramFrames:
     def close_inherited(self) -> None:
         """Closes the pipe in the child of a fork. libav has a descriptor of its own."""
         if self._descriptor >= 0:
-            for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - only numbers
-                with suppress(OSError):
-                    if os.path.samestat(os.fstat(int(name)), self._pipe):
-                        os.close(int(name))
+            descriptors.close_all_of(self._pipe)
 
 
 def _close_inherited() -> None:
@@ -204,4 +200,4 @@ def _close_inherited() -> None:
         one.close_inherited()
 
 
-os.register_at_fork(after_in_child=_close_inherited)
+at_fork(after_in_child=_close_inherited)

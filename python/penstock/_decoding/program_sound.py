@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -21,12 +21,13 @@ from penstock._facts.seeking import audio_arguments
 from penstock._facts.source import Source
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import SAMPLES, format_seconds, option_arguments, read_arguments
+from penstock._formats import containers
 from penstock._native import Frame, Reader
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
     from penstock._decoding.mixing import SampleForm
-    from penstock._ffmpeg.command.settings import DecoderSettings
+    from penstock._decoding.options import AudioDecodeOptions
     from penstock._native import AppliedPolicy
 
 # Guessed: the first sample comes so much later than its packet at most. For Vorbis, it is half of a block.
@@ -44,7 +45,7 @@ class ProgramInput:
         program: FFmpeg.
         reason: why it reads.
         opened, media, audio, is_strict: as for `open_sound.SoundInput`.
-        start, duration, input_options, follow_playlists, settings: as for `AudioDecoder`.
+        options: with a duration in place of an end.
     """
 
     program: str
@@ -53,11 +54,7 @@ class ProgramInput:
     media: MediaInfo
     audio: AudioInfo
     is_strict: bool
-    start: float | None
-    duration: float | None
-    input_options: Mapping[str, object]
-    follow_playlists: bool
-    settings: DecoderSettings
+    options: AudioDecodeOptions
 
 
 class ProgramSound:
@@ -71,7 +68,7 @@ class ProgramSound:
     def __init__(self, chosen: ProgramInput, form: SampleForm, title: str) -> None:
         self._chosen, self._form = chosen, form
         self._sample_bytes = form.channels * np.dtype(form.dtype).itemsize
-        settings = chosen.settings
+        settings = chosen.options.settings
         new_session = partial(
             DecodeSession,
             chosen.program,
@@ -143,8 +140,8 @@ class ProgramSound:
         self._run.end_collected()
 
     def _arguments(self) -> list[str]:
-        chosen, form, settings = self._chosen, self._form, self._chosen.settings
-        seek, zero_s = audio_arguments(chosen.start, chosen.opened.url, chosen.media, chosen.audio)
+        chosen, form, settings = self._chosen, self._form, self._chosen.options.settings
+        seek, zero_s = audio_arguments(chosen.options.start, chosen.opened.url, chosen.media, chosen.audio)
         is_own = form.matrix is None and form.channels == chosen.audio.channels
         layout = unusual_layout(chosen.audio) if is_own else None
         filters = [*self._trims(zero_s), *filters_for(form, layout)]
@@ -153,9 +150,9 @@ class ProgramSound:
             *seek,
             *(() if settings.threads is None else ("-threads", str(settings.threads))),
             *endpoints.confining_arguments(
-                chosen.opened.url, () if chosen.follow_playlists else (chosen.media.container,)
+                chosen.opened.url, () if chosen.options.follow_playlists else (chosen.media.container,)
             ),
-            *option_arguments(chosen.input_options),
+            *option_arguments(chosen.options.input_options or {}),
             *read_arguments(chosen.opened.url, chosen.media.container),
             *("-map", f"0:{chosen.audio.index}", "-vn", "-sn", "-dn"),
             *("-filter:a", ",".join(filters)),
@@ -167,12 +164,12 @@ class ProgramSound:
     def _trims(self, zero_s: float) -> list[str]:
         """FFmpeg's filters for a part of the sound, whose time `zero_s` is their 0. Notes the silence before it."""
         chosen, rate = self._chosen, self._form.sample_rate
-        begins_s, start, duration = chosen.audio.start_s, chosen.start, chosen.duration
+        begins_s, start, duration = chosen.audio.start_s, chosen.options.start, chosen.options.duration
         first_s = None if start is None else start + chosen.media.zero_s
         late_s = 0.0 if first_s is None or begins_s is None else max(0.0, begins_s - first_s)
         if start is None or late_s:
             # FFmpeg before 8 also outputs the priming samples before that time, which are no sound: 21 ms of AAC.
-            first_s = begins_s if chosen.media.container == endpoints.MATROSKA else None
+            first_s = begins_s if containers.known(chosen.media.container).has_elements else None
         lead_s = late_s if duration is None else min(late_s, duration)
         # Samples of silence that are still to come.
         self._silent = round(lead_s * rate)
@@ -192,9 +189,9 @@ class ProgramSound:
     def _between_s(self) -> tuple[float | None, float | None]:
         """The part of the file's clock to decode; None for an open end."""
         chosen = self._chosen
-        from_s = None if chosen.start is None else chosen.start + chosen.media.zero_s
+        from_s = None if chosen.options.start is None else chosen.options.start + chosen.media.zero_s
         begins_s = (chosen.audio.start_s or 0.0) if from_s is None else from_s
-        return from_s, None if chosen.duration is None else begins_s + chosen.duration
+        return from_s, None if chosen.options.duration is None else begins_s + chosen.options.duration
 
     def _silence(self) -> npt.NDArray[Any] | None:
         """The next block of the silence before the sound; None after its end."""

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, Unpack
 from weakref import WeakKeyDictionary
@@ -21,7 +20,6 @@ from penstock._common.progress import Reporter
 from penstock._common.reports import EncoderStats
 from penstock._common.types import FrameData
 from penstock._encoding.encoder_base import EncoderBase
-from penstock._encoding.encoder_options import LikeOptions
 from penstock._encoding.encoders import Quality
 from penstock._encoding.frame_check import frame_buffer, frame_size
 from penstock._encoding.intake import Intake
@@ -29,7 +27,7 @@ from penstock._encoding.listed import quickest_plan
 from penstock._encoding.output_pixel_format import AUTO
 from penstock._encoding.plan import EncodePlan, plan
 from penstock._encoding.rehearsal import needs_trial, working_plan
-from penstock._encoding.request import OddSize, Request
+from penstock._encoding.request import LikeOptions, OddSize, Request
 from penstock._encoding.sound import Audio
 from penstock._encoding.timing import Origin
 from penstock._ffmpeg.command.settings import (
@@ -101,8 +99,8 @@ class Encoder(EncoderBase):
             with a denominator of at most a million. None means a variable frame rate: ``write`` then needs the time of
             each frame (``time_s``), and FFmpeg takes 0.1 s longer to start the first time.
         size: width and height in pixels. None takes them from the first frame, if `pixel_format` is packed or gray.
-        pixel_format: layout of the frames that you pass to ``write``: FFmpeg's name of any raw format
-            (``ffmpeg -pix_fmts``).
+        pixel_format: layout of the frames that you pass to ``write``: FFmpeg's name of any raw format (``ffmpeg
+            -pix_fmts``).
         value_range: two finite numbers, such as ``(0.0, 1.0)`` or ``(-1.0, 1.0)``, for frames of float16, float32 or
             float64. The first becomes 0, and the second the highest sample of `pixel_format`, 255 or 65535. Values
             between them are rounded. Samples outside are clipped, and the report counts them. NaN makes ``write``
@@ -133,8 +131,8 @@ class Encoder(EncoderBase):
         options: FFmpeg's output options without their dash, ``{"tune": "film", "g": 60}``. ``{"f": "hls"}`` names the
             container (``ffmpeg -muxers``), which otherwise follows from the file's name. None as a value means an
             option without a value. A list repeats the option, ``{"map": ["0:v", "0:a"]}``. Options that change the
-            number of frames (``t``, ``vf`` with ``fps``) make ``close`` raise, because it compares the frames
-            submitted and encoded.
+            number of frames (``t``, ``vf`` with ``fps``) make ``close`` raise, because it compares the frames submitted
+            and encoded.
         output_pixel_format: pixel format of the video. "auto" keeps the samples for a lossless codec (ffv1, png,
             rawvideo) and for image files, as far as the format can, and keeps alpha if the codec supports it. Otherwise
             "auto" means yuv420p, or the codec's nearest format. yuv420p plays everywhere, and needs an even width and
@@ -214,34 +212,46 @@ class Encoder(EncoderBase):
         progress: bool | int | Callable[[EncoderStats], object] = False,
         settings: EncoderSettings = DEFAULT_ENCODER_SETTINGS,
     ) -> None:
-        given = locals()
-        request = Request(**{one.name: given[one.name] for one in fields(Request)})
-        self._begin(*_first_plan(request), progress)
+        request = Request(
+            output,
+            fps=fps,
+            size=size,
+            pixel_format=pixel_format,
+            value_range=value_range,
+            channels_first=channels_first,
+            vflip=vflip,
+            odd_size=odd_size,
+            codec=codec,
+            quality=quality,
+            crf=crf,
+            preset=preset,
+            crash_safe=crash_safe,
+            options=options,
+            output_pixel_format=output_pixel_format,
+            colors=colors,
+            audio=audio,
+            metadata=metadata,
+            timecode=timecode,
+            chapters=chapters,
+            subtitles=subtitles,
+            progress=progress,
+            settings=settings,
+        )
+        self._begin(*_first_plan(request))
 
     @classmethod
-    def _planned(
-        cls,
-        made: EncodePlan,
-        progress: bool | int | Callable[[EncoderStats], object] = False,
-        origin: Origin | None = None,
-    ) -> Self:
-        """The encoder whose arguments were planned before, for frames that come from `origin`."""
+    def _planned(cls, made: EncodePlan) -> Self:
+        """The encoder whose arguments were planned before."""
         encoder = cls.__new__(cls)
-        encoder._begin(made, made.request.size is not None, progress, origin)
+        encoder._begin(made, made.request.size is not None)
         return encoder
 
-    def _begin(
-        self,
-        made: EncodePlan,
-        is_ready: bool,
-        progress: bool | int | Callable[[EncoderStats], object],
-        origin: Origin | None = None,
-    ) -> None:
+    def _begin(self, made: EncodePlan, is_ready: bool, origin: Origin | None = None) -> None:
         super().__init__(origin or Origin())
         self._plan = made
         for lost in made.warnings:
             warn(lost)
-        self._reporter = Reporter.of(progress, made.rate)
+        self._reporter = Reporter.of(made.request.progress, made.rate)
         self._start_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         if is_ready:
             self._start(made)
@@ -288,9 +298,8 @@ class Encoder(EncoderBase):
         found, origin = arguments_like_file(source, output, options)
         for sentence in origin.lost:
             warn(sentence)
-        progress = found.pop("progress", False)
         encoder = cls.__new__(cls)
-        encoder._begin(*_first_plan(Request(output, **found), is_like=True), progress, origin)
+        encoder._begin(*_first_plan(Request.of(output, found), is_like=True), origin)
         return encoder
 
     def __enter__(self) -> Self:

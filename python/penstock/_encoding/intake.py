@@ -35,6 +35,7 @@ class Intake:
     def __init__(self, session: EncodeSession) -> None:
         self.plan = session.plan
         self._session, self._feed, self._origin = session, session.feed, session.origin
+        # An asyncio.Lock belongs to the event loop that first waits for it.
         self._turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
             weakref.WeakKeyDictionary()
         )
@@ -147,6 +148,7 @@ class Intake:
                 late = session.process.waits_for() or FULL
                 raise deadline.late(late, session.writer.stats.bytes_pending) from None
             except BrokenStreamError as broken:
+                # It waits for the end of FFmpeg.
                 raise await asyncio.to_thread(session.failed) from broken
 
     def take_back(self, slot: _Slot, tick: int | None, *, is_kept: bool) -> Item:

@@ -22,7 +22,6 @@ from penstock._ffmpeg.program.process import FFmpegProcess
 
 # Size, offset and file name of a segment that is a part of a file, in an HLS playlist.
 _PART = re.compile(r"^#EXT-X-BYTERANGE:(\d+)@(\d+)\n(?:#.*\n)*(.+)", re.MULTILINE)
-_SEGMENT_ENDINGS = (".aac", ".m4s", ".mp4", ".ts", ".webm")
 # In a WebP: the bytes before its first chunk, the place of the flags in the chunk of a frame, and one of the flags.
 _RIFF_HEADER_BYTES, _ANMF_FLAGS, _DO_NOT_BLEND = 12, 15, 2
 # Chosen: with what is added, the name is short enough for every file system.
@@ -233,9 +232,11 @@ class OutputFile:
                 raise ReplacedError(
                     f"{self.path} was replaced while the video was written. The new video is {part}"
                 )
+            # The bytes come before the name: after a power failure there is the old file or the new one, whole.
             sync(part)
             part.replace(self.path)
             self.written = self.path
+            # The folder has the name.
             sync(self.path.parent)
         except OSError as error:
             raise ReplacedError(
@@ -290,6 +291,7 @@ def _make_beside(path: Path) -> Path:
     for number in ("", *map(str, range(2, _MOST_PARTS))):
         part = path.with_name(f"{stem}.part{number}{ending}")
         with suppress(FileExistsError):
+            # For nobody else to read until it has the mode of the old file.
             os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
             return part
     raise FileExistsError(EEXIST, "there are too many unfinished files", str(path))
@@ -299,6 +301,7 @@ def _make_like(path: Path, status: os.stat_result) -> Path:
     """Makes an empty file beside `path`, with the owner and mode of its status."""
     part = _make_beside(path)
     try:
+        # The owner before the mode: chown(2) clears the set-user-ID and set-group-ID bits.
         own = part.stat()
         if (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
             os.chown(part, status.st_uid, status.st_gid)
@@ -344,12 +347,10 @@ def lost_segments(output: Output, since_s: float) -> list[str]:
     Args:
         since_s: when the output was begun, in seconds since 1970. Older files beside the playlist are left out.
     """
-    if not endpoints.is_path(output.target) or output.container not in ("dash", "hls"):
+    if not endpoints.is_path(output.target) or not (endings := output.facts.segment_endings):
         return []
     playlist = output.path
-    segments = [
-        one for one in playlist.parent.iterdir() if one.suffix in _SEGMENT_ENDINGS and one != playlist
-    ]
+    segments = [one for one in playlist.parent.iterdir() if one.suffix in endings and one != playlist]
     sizes = {one: one.stat().st_size for one in segments if one.stat().st_mtime >= since_s}
     is_there = playlist.is_file()  # to read a FIFO would wait
     listed = playlist.read_text(errors="replace") if is_there else ""

@@ -134,7 +134,6 @@ class EncodeSession(Session):
 
     @property
     def submitted(self) -> int:
-        """Frames that were accepted."""
         return self.feed.submitted
 
     def check_open(self) -> None:
@@ -148,6 +147,7 @@ class EncodeSession(Session):
         elif isinstance(self.outcome, EncodeReport):
             raise ClosedError("the encoder is closed")
         else:
+            # The same exception is raised by every later call, and would collect a traceback of each.
             raise self.outcome.with_traceback(None)
 
     def close(self, timeout: float | None, *, reads_back: bool = True) -> EncodeReport:
@@ -177,6 +177,7 @@ class EncodeSession(Session):
         if not self.process.has_ended:
             findings = self.judge.read_back(findings)  # while FFmpeg exits
         self.wait_for(self._await_end, deadline, NOT_DONE)
+        # Several threads may come here, or a signal handler in one of the waits above. The first ends it.
         with self._close_lock:
             if self.outcome is None:
                 self._end(findings)
@@ -196,6 +197,7 @@ class EncodeSession(Session):
         if self.outcome is not None:  # of a signal handler
             return
         try:
+            # Before `_mark_ended`, which takes a file that is not in its place for an unfinished one.
             destination.put_in_place(process, is_blended=self.judge.has_blended_frames)
         except ReplacedError as error:
             self._fail(str(error))
@@ -224,6 +226,7 @@ class EncodeSession(Session):
     def _kill(self, *, is_kept: bool) -> None:
         if not self.is_open or self.is_inherited:
             return
+        # Before FFmpeg ends: a thread that this wakes from a write then finds why.
         self.outcome = ClosedError("the encoder was aborted")
         self.process.end()
         if not is_kept:
@@ -333,6 +336,7 @@ class EncodeSession(Session):
         """The error of an FFmpeg that reads no more, once it has ended."""
         if self.outcome is None:
             self.check_owner()
+            # FFmpeg has said everything only when it has ended, and ends when its input does.
             self.writer.abort()
             self.process.close_pipes()
             self.process.wait_unless_stuck(STUCK_S)

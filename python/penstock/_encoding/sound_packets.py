@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _thread
-import select
 import subprocess
 import threading
 import time
@@ -17,12 +16,12 @@ from itertools import islice, takewhile
 from penstock._common.deadline import Deadline
 from penstock._encoding.sound import LEAST_PAUSE_S, AudioTrack, Sound
 from penstock._ffmpeg.command.endpoints import without_protocol
-from penstock._ffmpeg.program.messages import framecrc_unit_s, summarize
+from penstock._ffmpeg.program.messages import framecrc_unit_s, listing_arguments, summarize
 from penstock._ffmpeg.program.process import FFmpegProcess
+from penstock._platform.programs import read_together
 from penstock.errors import EncoderError, StalledError
 
 # What a pipe holds by default (pipe(7)).
-_READ_BYTES = 1 << 16
 # Packets that are read ahead, some seconds of sound. Chosen.
 _AHEAD_PACKETS = 256
 # Packets that are handed out at once after the last frame. Chosen.
@@ -232,6 +231,7 @@ class SoundPackets(Packets):
         self._reader.start()
 
     def end(self) -> None:
+        # Before the release: the thread checks it each time that it wakes.
         self._is_over = True
         self._release()
         if self._reader is not None:
@@ -280,6 +280,7 @@ class SoundPackets(Packets):
                 self._check_stuck()
                 if deadline.is_over():
                     raise StalledError(f"no audio came from {self._source}", deadline.timeout or 0.0)
+                # By the clock and without a lock, which a signal handler would find taken if it comes here.
                 time.sleep(deadline.at_most(_CHECK_INTERVAL_S))
         finally:
             self.waited_s += time.monotonic() - began_s
@@ -308,12 +309,12 @@ class SoundPackets(Packets):
     def _last_packet(self) -> Packet | None:
         return self._last
 
-    def _arguments(self, lines: int) -> list[str]:
+    def _arguments(self, lines: str) -> list[str]:
         track = ["-map", f"0:{self._sound.index}", "-c", self._sound.packet_codec, "-flush_packets", "1"]
         return [
             *self._sound.input_arguments_from(0),
             *(*track, "-f", "data", "pipe:1"),
-            *(*track, "-f", "framecrc", f"pipe:{lines}"),
+            *(*track, *listing_arguments(lines)),
         ]
 
     def _release(self) -> None:
@@ -341,17 +342,10 @@ class SoundPackets(Packets):
     def _pieces(self) -> Iterator[tuple[bool, bytes]]:
         """What comes out of the two pipes until both end: whether it is the packets' bytes, and the piece."""
         data, lines = self._process.stdout, self._process.side
-        pipes = {pipe.fileno(): pipe for pipe in (data, lines)}
-        waiting = select.poll()
-        for fd in pipes:
-            waiting.register(fd, select.POLLIN)
-        while pipes and not self._is_over:
-            for fd, _ in waiting.poll():
-                if read := pipes[fd].read(_READ_BYTES):
-                    yield pipes[fd] is data, read
-                else:
-                    waiting.unregister(fd)
-                    del pipes[fd]
+        for pipe, read in read_together((data, lines)):
+            if self._is_over:
+                return
+            yield pipe is data, read
 
 
 class _Splitter:

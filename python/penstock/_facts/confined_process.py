@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from io import FileIO
 
 from penstock._ffmpeg.program.child import Flag, Lines
 from penstock._ffmpeg.program.process import FFmpegProcess
 from penstock._ffmpeg.program.sandbox import Sandbox
+from penstock._platform.programs import Program
 from penstock.errors import DecoderError
 
 _LINE_BYTES = 4096
@@ -54,8 +54,9 @@ class ConfinedProcess(FFmpegProcess):
             return None
         return self._printed[number] if number < len(self._printed) else b""
 
-    def spawn(self) -> subprocess.Popen[bytes]:
-        self.records, records = self.pipe_from()
+    def spawn(self) -> Program:
+        records = self.channel_from()
+        self.records = records.ours
         if (stdin := self._stdin_of_child) is None:
             self.stdin, stdin = self.pipe_to()
         with (
@@ -64,12 +65,12 @@ class ConfinedProcess(FFmpegProcess):
             self.captured_pipe(self._take) as stdout,
             self.captured_pipe(Lines(self.log.take, _LINE_BYTES)) as stderr,
         ):
-            self.command = (*self._python, str(records.fileno()))
+            self.command = (*self._python, str(records.number))
             return self.popen(
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
-                pass_fds=[records.fileno()],
+                channels=[records],
                 sandbox=self.sandbox,
             )
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import subprocess
 
 from penstock._facts.single_pass import SinglePassSource
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._ffmpeg.program.messages import summarize
 from penstock._ffmpeg.program.process import FFmpegProcess
+from penstock._platform import descriptors
 from penstock.errors import DecoderError
 
 # Guessed: a program that has closed its output exits within this time.
@@ -31,7 +31,7 @@ class FetchedSource(SinglePassSource):
         self._fetched = url
         try:
             self._program.start()
-            super().__init__(fcntl.fcntl(self._program.stdout, fcntl.F_DUPFD_CLOEXEC, 3))
+            super().__init__(descriptors.duplicate(self._program.stdout.fileno()))
         except BaseException:
             self._program.end()
             raise

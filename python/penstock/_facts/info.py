@@ -220,7 +220,8 @@ class MediaInfo:
         video: the video streams that PyAV's libav can decode, including attached pictures.
         audio: the audio streams that it can decode.
         subtitles: the subtitle streams that it can decode.
-        undecodable: the kinds of the other streams, which it has no decoder for: "video", "audio", "subtitle".
+        undecodable: the kinds of the other streams, which it has no decoder for: "video", "audio", "subtitle", "data"
+            (telemetry, SCTE-35), "attachment" (fonts). Without those that `chapters` and `timecode` were read from.
         chapters: the chapters, in order.
         tags: the file's metadata: ``title``, ``encoder``.
         timecode: the time code of the first frame: ``01:00:00:00``, or ``01:00:00;00`` for drop frame; None if the file

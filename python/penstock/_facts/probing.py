@@ -19,7 +19,7 @@ import av
 from av.codec.context import ThreadType
 from av.error import FFmpegError as LibavError
 from av.sidedata.sidedata import SideDataContainer
-from av.stream import Disposition
+from av.stream import Discard, Disposition, Stream
 
 from penstock._common.deadline import Deadline
 from penstock._common.shortage import error_of_libav
@@ -40,7 +40,7 @@ from penstock._facts.opening import (
 from penstock._facts.source import MediaSource, Source
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.settings import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
-from penstock._formats import codecs
+from penstock._formats import codecs, containers
 from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ _FIELDS = 8
 _LAYOUT_FREES_TWICE = av.__version__.startswith("18.")
 # AVFieldOrder in libavcodec.
 _FIELD_ORDERS = {1: "progressive", 2: "tt", 3: "bb", 4: "tb", 5: "bt"}
+# FFmpeg's tag of the first frame's time code, of a file or a stream.
+_TIMECODE = "timecode"
 # `VideoInfo.extras`, by their kinds of side data.
 _EXTRAS = {
     "STEREO3D": "stereo 3D mode",
@@ -202,22 +204,25 @@ def info_of(source: Source, media: InputContainer, first: Mapping[int, Beginning
         subtitles=tuple(
             _subtitles(stream) for stream in media.streams.subtitles if stream.codec_context is not None
         ),
-        undecodable=tuple(
-            stream.type
-            for stream in media.streams
-            if stream.codec_context is None and stream.type in ("video", "audio", "subtitle")
-        ),
+        undecodable=tuple(stream.type for stream in media.streams if _is_undecodable(stream)),
         chapters=tuple(map(_chapter, media.chapters())),
         tags={_readable(name): _readable(value) for name, value in media.metadata.items()},
         timecode=_timecode(media),
     )
 
 
+def _is_undecodable(stream: Stream) -> bool:
+    """Whether a stream has what neither libav decodes nor `MediaInfo` tells in another way."""
+    # libav discards a track whose texts it has made chapters of.
+    is_told = stream.discard == Discard.all or _TIMECODE in map(str.lower, stream.metadata)
+    return stream.codec_context is None and not is_told
+
+
 def _timecode(media: InputContainer) -> str | None:
     """QuickTime has it as a tag of its streams, and other containers as one of the file."""
     for tags in (*(stream.metadata for stream in media.streams), media.metadata):
         for name, value in tags.items():
-            if name.lower() == "timecode" and value:
+            if name.lower() == _TIMECODE and value:
                 return _readable(value)
     return None
 
@@ -259,7 +264,7 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
     side_data = _side_data(first.frame)
     rotation, is_mirrored = _orientation(first.frame, side_data, stream.container.format.name)
     is_sideways = rotation in (90, 270)
-    aspect = _fraction(stream.sample_aspect_ratio)
+    aspect = _fraction(stream.sample_aspect_ratio) or _fraction(codec.sample_aspect_ratio)
     field_order = _field_order(codec, first.frame)
     is_cover = Disposition.attached_pic in stream.disposition
     rate, is_variable = _rate(stream, first, is_interlaced=field_order not in (None, "progressive"))
@@ -395,14 +400,15 @@ def _codec_name(stream: VideoStream | AudioStream) -> str:
 
 
 def read_beginnings(
-    media: InputContainer, undecoded: int | None = None
+    media: InputContainer, undecoded: int | None = None, *, with_audio: bool = False
 ) -> tuple[dict[int, Beginning], list[Packet]]:
     """How each stream begins, by its number, and the packets that were read for that.
 
-    Only in QuickTime and MP4 files are those of audio read, because their packets say whether they are encrypted.
+    Those of audio are read in QuickTime and MP4 files, because their packets say whether they are encrypted.
 
     Args:
         undecoded: the number of a video whose frame is not decoded here.
+        with_audio: none of audio may be left out.
     """
     videos = {stream.index: stream for stream in _videos(media)}
     decoded = {number: stream.codec_context for number, stream in videos.items() if number != undecoded}
@@ -410,8 +416,9 @@ def read_beginnings(
         codec.thread_type, codec.thread_count = ThreadType.NONE, 1
         codec.flags |= EXACT_CROP
     # The header of QuickTime and MP4 files has the average.
-    has_average = media.format.name == endpoints.QUICKTIME
-    streams: list[Any] = [*videos.values(), *(_audios(media) if has_average else ())]
+    has_average = containers.known(media.format.name).has_boxes
+    has_audio = has_average or (with_audio and bool(videos))
+    streams: list[Any] = [*videos.values(), *(_audios(media) if has_audio else ())]
     found = {stream.index: Beginning(_codec_name(stream)) for stream in streams}
     packets: list[Packet] = []
     waiting = set(found)
@@ -570,7 +577,7 @@ def _are_at(rate: Fraction, ticks: Mapping[int, int], time_base: Fraction, *, un
 def _indexed(stream: VideoStream) -> dict[int, int]:
     """When some of the packets are decoded that QuickTime or MP4 lists, from the first to the last ones."""
     entries = stream.index_entries
-    if stream.container.format.name != endpoints.QUICKTIME or len(entries) < _FEWEST:
+    if not containers.known(stream.container.format.name).has_boxes or len(entries) < _FEWEST:
         return {}
     numbers, first = range(0, len(entries), len(entries) // _FIRST_PACKETS or 1), entries[0].timestamp
     return {number: entries[number].timestamp - first for number in numbers}
@@ -617,7 +624,7 @@ def _orientation(
         return 0, False
     if (found := side_data.get("DISPLAYMATRIX")) is None:
         # Beside EXIF data, PyAV 18 shows no matrix, but its angle. In JPEG and PNG, it would be that of the EXIF data.
-        return round(-frame.rotation) % 360 if container == endpoints.QUICKTIME else 0, False
+        return round(-frame.rotation) % 360 if containers.known(container).has_boxes else 0, False
     # av_display_rotation_get in libavutil/display.c
     a, b, _, c, d = map(int, struct.unpack_from("=5i", found))
     turned = math.degrees(math.atan2(b / (math.hypot(b, d) or 1), a / (math.hypot(a, c) or 1)))

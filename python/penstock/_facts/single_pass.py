@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import select
 import threading
 import weakref
 
+from penstock._platform import descriptors
+from penstock._platform.forks import at_fork
 from penstock._streams.relay import relay
 from penstock.errors import BrokenStreamError
 
@@ -21,7 +22,7 @@ def _close_inherited() -> None:
         one.close_inherited()
 
 
-os.register_at_fork(after_in_child=_close_inherited)
+at_fork(after_in_child=_close_inherited)
 
 
 class SinglePassSource:
@@ -46,7 +47,7 @@ class SinglePassSource:
         self._lock = threading.Lock()
         self._is_in_use = False  # whether a thread reads; it then closes the source, not `close`
         self._reader, self._writer = os.pipe()
-        self.url = f"file:/proc/{os.getpid()}/fd/{self._reader}"
+        self.url = descriptors.url_of(self._reader)
         _living.add(self)
 
     def read(self, size: int) -> bytes:
@@ -69,12 +70,10 @@ class SinglePassSource:
 
     def _next(self, size: int) -> bytes:
         """Waits for bytes; if the descriptor is non-blocking, also for a FIFO's first writer."""
-        poll = select.poll()
-        poll.register(self._source, select.POLLIN)
         while self._reader >= 0:
             try:
                 # A FIFO that nobody has opened for writing yet would be at its end.
-                if os.get_blocking(self._source) or poll.poll(_CLOSED_WITHIN_MS):
+                if descriptors.waits_to_read(self._source, _CLOSED_WITHIN_MS):
                     return os.read(self._source, size)
             except BlockingIOError:
                 pass  # another process has read it

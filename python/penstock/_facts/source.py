@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
 import os
 import stat
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,6 +18,7 @@ from penstock._common.shortage import error_of_libav
 from penstock._facts.fetching import FetchedSource
 from penstock._facts.single_pass import SinglePassSource
 from penstock._ffmpeg.command import endpoints
+from penstock._platform import descriptors
 from penstock._streams import python_streams
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 MediaSource: TypeAlias = "str | os.PathLike[str] | int | BinaryIO | ReadableBuffer | Source"
 """A path or URL; bytes in memory; a binary file or a descriptor, which may be a pipe."""
 
-_SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 _PIECE_BYTES = 1 << 20
 
 
@@ -80,8 +79,8 @@ class Source:
         elif not isinstance(source, str | os.PathLike):
             held = _descriptor(source)
             # In the process that opens it, this is a file of its own, with a position of its own.
-            self.url = f"file:/proc/{os.getpid()}/fd/{held}"
-            self._close = weakref.finalize(self, os.close, held)
+            self.url = descriptors.url_of(held)
+            self._close = weakref.finalize(self, descriptors.release, held)
 
     def fetch(self) -> None:
         """Has an FFmpeg program fetch a URL whose protocol libav lacks.
@@ -158,7 +157,7 @@ def _single_pass(given: Any) -> SinglePassSource | None:
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         return None
     ahead = python_streams.read_ahead(file) if isinstance(file, python_streams.Buffered) else b""
-    return SinglePassSource(fcntl.fcntl(carrier, fcntl.F_DUPFD_CLOEXEC, 3), ahead)
+    return SinglePassSource(descriptors.duplicate(carrier), ahead)
 
 
 def _carrier(file: Any) -> int | None:
@@ -180,11 +179,11 @@ def _descriptor(given: Any) -> int:
                 f"descriptor {carrier} must be of a regular file, pipe, FIFO or socket. For a camera, pass the "
                 "standard output of `ffmpeg -f v4l2 -i /dev/video0 -c copy -f nut -`"
             )
-        return fcntl.fcntl(carrier, fcntl.F_DUPFD_CLOEXEC, 3)
+        return descriptors.duplicate(carrier)
     if not hasattr(given, "read"):
         try:
             with memoryview(given) as view:
-                return _in_memory([view.cast("B") if view.c_contiguous else view.tobytes()])
+                return descriptors.in_memory([view.cast("B") if view.c_contiguous else view.tobytes()])
         except TypeError:
             each = ". Use a Decoder (or probe) for each file" * isinstance(
                 given, list | tuple | set | frozenset
@@ -200,19 +199,6 @@ def _descriptor(given: Any) -> int:
     position = file.tell()
     try:
         file.seek(0)
-        return _in_memory(iter(lambda: file.read(_PIECE_BYTES), b""))
+        return descriptors.in_memory(iter(lambda: file.read(_PIECE_BYTES), b""))
     finally:
         file.seek(position)
-
-
-def _in_memory(pieces: Iterable[bytes | memoryview]) -> int:
-    """A file in memory that nobody can change, with these bytes."""
-    held = os.memfd_create("penstock", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        with open(held, "wb", closefd=False) as file:
-            file.writelines(pieces)
-        fcntl.fcntl(held, fcntl.F_ADD_SEALS, _SEALS)
-    except BaseException:
-        os.close(held)
-        raise
-    return held

@@ -109,6 +109,7 @@ class FanOut:
             )
         self._check_open()
         with self._lock:
+            # Again, because the thread that had the lock may have closed it.
             self._check_open()
             if any(added.target is output for added in self._outputs):
                 raise ValueError(f"{output!r} is already an output of this fan-out")
@@ -146,12 +147,14 @@ class FanOut:
         self._check_open()
         deadline = Deadline(timeout)
         with self._turn(deadline):
+            # As in `add`.
             self._check_open()
             self._settle(deadline)
             offers = self._offers(frame, time_s)
             self._waiting = {**offers}
             _unsettled.add(self)
             exits.at_exit(_settle_all, 3)  # before encoders are closed
+            # A frame that still waits is not lost: the next call, `close` or the end of the program hands it out.
             with suppress(StalledError):
                 self._settle(deadline)
             return tuple(
@@ -192,6 +195,7 @@ class FanOut:
             deadline = Deadline(timeout)
             with self._turn(deadline):
                 self._settle(deadline)
+                # All of them before the first wait: Ctrl-C in a wait then makes no video shorter.
                 for output in self._outputs:
                     output.note_last()
                 for output in self._encoders_first():
@@ -363,6 +367,7 @@ _unsettled: set[FanOut] = set()
 
 
 def _settle_all() -> None:
+    # A copy, because `_settle` takes a fan-out that has settled out of the set.
     for fan_out in list(_unsettled):
         if not fan_out.closed:
             try:

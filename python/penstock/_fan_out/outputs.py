@@ -147,10 +147,12 @@ class Output:
                 self._push(offer.item, deadline)
         except StalledError as stalled:
             if not deadline.is_over():
+                # Not this deadline has ended the wait, but the stall timeout of the encoder.
                 self.give_up(stalled)
             elif self._when_full == "block":
                 return False
             else:
+                # A dropped frame takes two places.
                 index = self._taken + len(self._dropped) // 2
                 self._dropped.extend((index, nan if offer.time_s is None else offer.time_s))
         except (PenstockError, OSError) as failure:
@@ -185,6 +187,7 @@ class Output:
         """Notes a failure, and the first of them in the log. A note of the error names the output."""
         if self.error is None:
             logger.warning("%r failed, and the other outputs go on: %s", self.target, str(error))
+        # A stream that has failed raises the same error at each later call.
         if (note := f"for {self.target!r}") not in getattr(error, "__notes__", ()):
             error.add_note(note)
         self.error = error
@@ -314,6 +317,7 @@ class WriterOutput(Output):
 
     def _close_unless_stalled(self, deadline: Deadline) -> None:
         """Closes it. Raises a `StalledError` at the deadline, or if its reader has taken nothing for 5 s."""
+        # A slow reader gets as long as it needs, and one that takes nothing gets one period.
         while True:
             delivered = self.target.stats.bytes_delivered
             try:

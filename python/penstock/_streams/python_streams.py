@@ -141,6 +141,7 @@ def _drop_read_ahead(file: Buffered) -> None:
     try:
         file.seek(0, os.SEEK_END)
     except OSError:  # files in /proc do not know their end
+        # One byte further than the buffer, or the stream would seek inside of it and leave the descriptor.
         file.seek(position + len(read_ahead(file)) + 1)
     file.seek(position)
 
@@ -149,6 +150,7 @@ def _check_faithful(end: Any, name: str) -> None:
     """Refuse an object whose descriptor carries other bytes, such as a ``GzipFile``, or that has no descriptor."""
     if isinstance(end, _RECODING) or (isinstance(end, io.IOBase) and not _is_faithful(end)):
         _refuse(end, name)
+    # Whoever has such a socket has imported the module, and nobody else has to wait for its import.
     ssl = sys.modules.get("ssl")
     if ssl is not None and isinstance(_socket_of(end), ssl.SSLSocket):
         _refuse(end, name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import io
 import os
-import select
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -73,7 +72,7 @@ class WaitingFile(io.FileIO):
 
     def write(self, data: ReadableBuffer, /) -> int:
         while (nbytes := super().write(data)) is None:
-            wait_for(self.fileno(), select.POLLOUT)
+            wait_for(self.fileno(), "writing")
         return nbytes
 
 

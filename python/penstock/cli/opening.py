@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import socket
 import stat
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -71,7 +71,7 @@ class Endpoint:
         """Read until the buffer of bytes is full or the source ends. Return the number of bytes read."""
         filled = 0
         while filled < buffer.nbytes:
-            nbytes = self._when_ready(select.POLLIN, partial(os.readv, self.fd, [buffer[filled:]]))
+            nbytes = self._when_ready("reading", partial(os.readv, self.fd, [buffer[filled:]]))
             if nbytes == 0:
                 break
             filled += nbytes
@@ -80,12 +80,12 @@ class Endpoint:
     def write_all(self, data: bytes) -> None:
         """Write all of the data."""
         while data:
-            data = data[self._when_ready(select.POLLOUT, partial(os.write, self.fd, data)) :]
+            data = data[self._when_ready("writing", partial(os.write, self.fd, data)) :]
 
-    def _when_ready(self, event: int, call: Callable[[], int]) -> int:
+    def _when_ready(self, use: Literal["reading", "writing"], call: Callable[[], int]) -> int:
         """Make a call once the descriptor is ready for it, or let a signal raise."""
         while True:
-            wait_for(self.fd, event)
+            wait_for(self.fd, use)
             with suppress(BlockingIOError):  # another program may have made it non-blocking, and be faster
                 return call()
 

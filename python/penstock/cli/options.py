@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_type_hints
 
 import click
 from click.shell_completion import CompletionItem
+
+from penstock._common.command_line import CommandOption
 
 #: Linux counts the length of a file and its positions in 64 bits with a sign (off_t).
 MOST_BYTES = 2**63 - 1
@@ -22,35 +24,27 @@ for _power, _letter in enumerate("KMGT", 1):
 UNITS = "64K and 64KiB are 64 × 1024 bytes, 64kB is 64 × 1000; likewise M, G and T."
 
 Parsed = TypeVar("Parsed")
-
-
-def given_to_like(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Those of `encoder_arguments` that were given: the others are taken from a source video."""
-    from penstock._encoding.output_pixel_format import AUTO
-    from penstock._ffmpeg.command.settings import DEFAULT_COLORS
-
-    defaults = {"colors": DEFAULT_COLORS, "output_pixel_format": AUTO, "audio": (), "metadata": {}}
-    return {key: value for key, value in arguments.items() if key not in defaults or value != defaults[key]}
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def encoder_arguments(given: dict[str, Any]) -> dict[str, Any]:
-    """The Encoder's arguments, of `encoder_options` and others. It has its own defaults for what was not given."""
+    """The Encoder's arguments that were given, of the options that `options_of` makes and others."""
     from penstock._ffmpeg.command.settings import Colors, EncoderSettings
 
-    arguments = {name: value for name, value in given.items() if value is not None}
-    options = dict(arguments.pop("options"))
-    if (container_format := arguments.pop("container_format", None)) is not None:
+    arguments = {name: value for name, value in given.items() if value not in (None, (), {})}
+    options = arguments.pop("option", {})
+    if (container := arguments.pop("format", None)) is not None:
         if "f" in options:
             raise click.UsageError("--format can't be combined with --option f")
-        options["f"] = container_format
-    fields = ("matrix", "range", "primaries", "transfer")
-    colors = {field: arguments.pop(f"color_{field}", "auto") for field in fields}
-    return arguments | {
-        "options": options,
-        "metadata": dict(arguments["metadata"]),
-        "colors": Colors(**colors),
-        "settings": EncoderSettings(ffmpeg=arguments.pop("ffmpeg", None)),
-    }
+        options = options | {"f": container}
+    if options:
+        arguments["options"] = options
+    if colors := [name for name in arguments if name.startswith("color_")]:
+        parts = {name.removeprefix("color_"): arguments.pop(name) for name in colors}
+        arguments["colors"] = Colors(**parts)
+    if (program := arguments.pop("ffmpeg", None)) is not None:
+        arguments["settings"] = EncoderSettings(ffmpeg=program)
+    return arguments
 
 
 def parsed(
@@ -177,23 +171,6 @@ def file_names(_context: click.Context, _parameter: click.Parameter, incomplete:
 append_option = click.option(
     "--append", is_flag=True, help="Append to an existing file instead of emptying it."
 )
-ffmpeg_option = click.option(
-    "--ffmpeg",
-    metavar="PATH",
-    shell_complete=file_names,
-    help="The FFmpeg to run. The default is the one on PATH.",
-)
-follow_playlists_option = click.option(
-    "--follow-playlists",
-    is_flag=True,
-    help="Also read local playlists (HLS, DASH, ffconcat), and open the local files that they name.",
-)
-isolated_option = click.option(
-    "--isolated",
-    is_flag=True,
-    help="Read one file that you don't trust, in a sandbox that can't read other files, write files or open "
-    "connections.",
-)
 progress_option = click.option(
     "--progress/--no-progress",
     default=None,
@@ -205,246 +182,60 @@ quiet_option = click.option(
 )
 
 
-def color_options(matrix: str, range: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The options ``--color-matrix`` and ``--color-range``, with these help texts."""
-    from penstock._ffmpeg.command.settings import ColorMatrix, ColorRange
-
-    matrices, ranges = get_args(ColorMatrix), get_args(ColorRange)
-
-    def options(command: Callable[..., Any]) -> Callable[..., Any]:
-        command = click.option("--color-range", type=click.Choice(ranges), help=range)(command)
-        return click.option("--color-matrix", type=click.Choice(matrices), help=matrix)(command)
-
-    return options
-
-
-def fps_option(
-    *, required: bool, help: str = "Frames per second: 60, 23.976 or 30000/1001."
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The option ``--fps``."""
-    return click.option("--fps", metavar="N", required=required, callback=parsed(frame_rate), help=help)
-
-
 def json_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The option ``--json``, as the argument `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help=help)
 
 
-def ffmpeg_options_option(what_for: str, example: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The option ``--option NAME=VALUE``, as the argument `options`."""
+#: What the words in the spelling of an option mean.
+_PARSERS: dict[str, Callable[[Any], object]] = {
+    "NAME=VALUE": option_pairs,
+    "RATE": frame_rate,
+    "SAMPLE,...": sample_values,
+    "TAG=VALUE": metadata_pairs,
+    "TIME": moment,
+    "WxH": scaled_size,
+    "X,Y,W,H": rectangle,
+}
+
+
+def option(one: CommandOption, *, required: bool = False) -> Callable[[Command], Command]:
+    """The option that is spelled so. If it isn't given, it's None, False or empty."""
+    name, _, word = one.spelling.partition(" ")
+    kind: Any = float if word == "N" else None
+    if one.least is not None:
+        kind = click.IntRange(min=one.least)
+    elif one.choices:
+        kind = click.Choice(one.choices)
     return click.option(
-        "--option",
-        "options",
-        metavar="NAME=VALUE",
-        multiple=True,
-        callback=parsed(option_pairs),
-        help=f"FFmpeg option for {what_for}, without its dash: {example}. May be repeated.",
+        name,
+        required=required,
+        metavar=word or None,
+        # With False, click would take an option without its value.
+        is_flag=None if word or one.choices else True,
+        type=kind,
+        multiple=one.is_repeated,
+        callback=parsed(_PARSERS[word]) if word in _PARSERS else None,
+        shell_complete=file_names if word in ("FILE", "PATH") else None,
+        help=one.help,
     )
 
 
-def _with_options(command: Callable[..., Any], *options: Callable[..., Any]) -> Callable[..., Any]:
-    """A command with options, which its help lists in this order."""
-    for option in reversed(options):
-        command = option(command)
-    return command
+def options_of(
+    declaration: type, *, only: Collection[str] = (), but: Collection[str] = ()
+) -> Callable[[Command], Command]:
+    """The options of the arguments that a class declares: all, only some, or all but some."""
+    hints = get_type_hints(declaration, include_extras=True)
+    options = [
+        one
+        for name, hint in hints.items()
+        if name not in but and (not only or name in only)
+        for one in getattr(hint, "__metadata__", ())
+    ]
 
+    def decorated(command: Command) -> Command:
+        for one in reversed(options):  # the help lists them in their order
+            command = option(one)(command)
+        return command
 
-def decoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options for a Decoder, by the names of its arguments."""
-    # Commands without libav start faster without it.
-    from penstock._decoding.framing import Fit
-
-    options = (
-        click.option(
-            "--size",
-            metavar="WxH",
-            callback=parsed(scaled_size),
-            help="Scale to this width and height: 1280x720. 1280x or x720 keeps the aspect ratio.",
-        ),
-        click.option(
-            "--crop",
-            metavar="X,Y,W,H",
-            callback=parsed(rectangle),
-            help="Use only a part of the picture: its left and top edge, its width and height, in pixels of the "
-            "upright picture after --filters. --size scales this part.",
-        ),
-        click.option(
-            "--fit",
-            type=click.Choice(get_args(Fit)),
-            help="How the picture becomes --size, if their shapes differ: change its aspect ratio (stretch, the "
-            "default), cut off what is beyond the middle (cover), or add a border (contain).",
-        ),
-        click.option(
-            "--fill",
-            metavar="SAMPLE,...",
-            callback=parsed(sample_values),
-            help="Color of this border, a sample for each channel: 255,255,255. The default is black.",
-        ),
-        fps_option(
-            required=False,
-            help="Frames per second, at a fixed rate: frames are repeated and left out for that. Only for files. By "
-            "default, each frame comes once.",
-        ),
-        click.option(
-            "--start",
-            metavar="TIME",
-            callback=parsed(moment),
-            help="Begin with the frame on screen at this time: seconds, or 0:01:30.5.",
-        ),
-        click.option(
-            "--end", metavar="TIME", callback=parsed(moment), help="Leave out the frames from this time on."
-        ),
-        click.option(
-            "--duration",
-            metavar="TIME",
-            callback=parsed(moment),
-            help="Leave out the frames from so long after --start on.",
-        ),
-        click.option("--count", metavar="N", type=click.IntRange(min=1), help="Deliver at most N frames."),
-        click.option(
-            "--filters",
-            metavar="FILTERS",
-            help="FFmpeg's filters (-vf) for all frames, before --crop and --size: yadif,hqdn3d.",
-        ),
-        click.option(
-            "--stream",
-            metavar="N",
-            type=click.IntRange(min=0),
-            help="Number of the video stream, from 0. The default is the best one.",
-        ),
-        click.option(
-            "--conceal-errors",
-            is_flag=True,
-            help="Continue after damage in the file, with the frames that the decoder makes of it.",
-        ),
-        follow_playlists_option,
-    )
-    return _with_options(command, *options)
-
-
-def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options for the other content of a video file, by the names of an Encoder's arguments."""
-    options = (
-        click.option(
-            "--audio",
-            metavar="FILE",
-            shell_complete=file_names,
-            multiple=True,
-            help="Add the audio of FILE, which ends with the video. It's copied if the container accepts it, and "
-            "otherwise encoded. PCM samples (WAV) become AAC in MP4. May be repeated, for several audio tracks.",
-        ),
-        click.option(
-            "--subtitles",
-            metavar="FILE",
-            shell_complete=file_names,
-            help="Add subtitles that players show on request: .srt, .vtt or .ass. For MP4, QuickTime, Matroska and "
-            "WebM.",
-        ),
-        click.option(
-            "--crash-safe",
-            is_flag=True,
-            help="Write a file that plays even if FFmpeg is killed, but for about the last second. For MP4, "
-            "QuickTime, Matroska and WebM.",
-        ),
-    )
-    return _with_options(command, *options)
-
-
-def encoder_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options for an Encoder, whose arguments `encoder_arguments` makes of them."""
-    # Commands without FFmpeg start faster without it.
-    from penstock._encoding.encoders import Quality
-    from penstock._encoding.output_pixel_format import ANY, AUTO
-    from penstock._encoding.request import OddSize
-    from penstock._ffmpeg.command.settings import PRIMARIES, TRANSFERS
-
-    options = (
-        click.option(
-            "--codec",
-            metavar="NAME",
-            default=AUTO,
-            show_default=True,
-            help="FFmpeg's encoder, or a format: libx265, hevc, h264_nvenc. `penstock info` lists them. auto-h264, "
-            "auto-hevc and auto-av1 use a hardware encoder if one works. The default follows OUTPUT's name: "
-            "libx264 for .mp4, .mkv and .mov, VP9 for .webm, and so on.",
-        ),
-        click.option(
-            "--preset",
-            metavar="NAME",
-            help="Speed against file size: ultrafast, medium, slow.",
-        ),
-        click.option(
-            "--crf",
-            metavar="N",
-            type=float,
-            help="Constant quality: a lower number means better quality and a larger file. For libx264 0 to 51; the "
-            "default is 23.",
-        ),
-        click.option(
-            "--quality",
-            type=click.Choice(get_args(Quality)),
-            help="A quality that looks the same with all common encoders. lossless keeps every sample, or fails. "
-            "--crf, or an --option for the quality, overrides it.",
-        ),
-        ffmpeg_options_option("the output", "tune=film"),
-        click.option(
-            "--metadata",
-            metavar="NAME=VALUE",
-            multiple=True,
-            callback=parsed(metadata_pairs),
-            help="A tag of the file: title=Waves. May be repeated.",
-        ),
-        click.option(
-            "--timecode",
-            metavar="HH:MM:SS:FF",
-            help="The time code of the first frame; HH:MM:SS;FF for drop frame.",
-        ),
-        click.option(
-            "--output-pixel-format",
-            metavar="NAME",
-            default=AUTO,
-            show_default=True,
-            help="Pixel format of the video. The default is the frames' own for a lossless codec, a format with alpha "
-            "if the frames and the codec have alpha, and otherwise yuv420p, which plays everywhere. "
-            f"'{ANY}' leaves it to FFmpeg.",
-        ),
-        color_options(
-            "Matrix between RGB and the video's YUV. The default (auto) is bt709 for 720 lines or more, and bt601 "
-            "below.",
-            "Whether the video's black and white are 16 and 235 of 255 (limited) or 0 and 255 (full). The default "
-            "(auto) is limited, or full for JPEG.",
-        ),
-        click.option(
-            "--color-primaries",
-            metavar="NAME",
-            type=click.Choice(["auto", *PRIMARIES.values()]),
-            help="Tag of the color primaries, by FFmpeg's names: bt2020. The default (auto) is the usual one for the "
-            "matrix.",
-        ),
-        click.option(
-            "--color-transfer",
-            metavar="NAME",
-            type=click.Choice(["auto", *TRANSFERS.values()]),
-            help="Tag of the transfer characteristics, by FFmpeg's names: smpte2084 (PQ), arib-std-b67 (HLG). The "
-            "default (auto) is the usual one for the matrix.",
-        ),
-        click.option(
-            "--odd-size",
-            type=click.Choice(get_args(OddSize)),
-            help="What to do with a width or height that the video can't have: fail (error, the default), or repeat "
-            "the last column or row (pad).",
-        ),
-        click.option(
-            "--vflip",
-            is_flag=True,
-            help="Flip the frames: their first row is the bottom of the picture, as in OpenGL.",
-        ),
-        click.option(
-            "--format",
-            "container_format",
-            metavar="NAME",
-            help="The container, if OUTPUT's name doesn't determine it: mp4, matroska, mpegts, flv, hls.",
-        ),
-        ffmpeg_option,
-    )
-    return _with_options(command, *options)
+    return decorated

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import select
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import NoReturn
+from typing import Literal, NoReturn
+
+from penstock._platform import wakeups
 
 #: The signals that end a command, and what it reports then.
-ENDING = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
+ENDING = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+if hasattr(signal, "SIGHUP"):
+    ENDING[signal.SIGHUP] = "hung up"
 
 #: Signals that came in a block of `deferred`; None outside of one.
 _deferred: list[int] | None = None
-
-# A pipe from which each signal that comes can be read; -1 outside of `ending_by_signal`.
-_came = -1
 
 
 class Stopped(BaseException):
@@ -45,9 +44,7 @@ def ending_by_signal() -> Iterator[None]:
 
     Signals that are ignored stay ignored: nohup(1) and shells ignore them for processes that are to live on.
     """
-    global _came
-    _came, write_end = map(_above_standard, os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC))
-    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    wakeups.begin()
     for number in ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
@@ -58,25 +55,16 @@ def ending_by_signal() -> Iterator[None]:
             _report(stopped)
         _end(stopped.number)
     finally:
-        signal.set_wakeup_fd(-1)
-        for fd in (_came, write_end):
-            os.close(fd)
-        _came = -1
+        wakeups.end()
 
 
-def wait_for(fd: int, event: int) -> None:
-    """Wait until a descriptor has an event of poll(2), or let a signal raise.
+def wait_for(fd: int, use: Literal["reading", "writing"]) -> None:
+    """Wait until a descriptor can be read or written, or let a signal raise.
 
     Python looks for signals before a system call. One that comes between that look and a read would be seen only when
     the read has ended.
     """
-    waiting = select.poll()
-    waiting.register(fd, event)
-    # Handlers run in the main thread: another thread must not take what wakes that one.
-    if _came >= 0 and threading.current_thread() is threading.main_thread():
-        waiting.register(_came, select.POLLIN)
-    while _came in {ready for ready, _ in waiting.poll()}:
-        os.read(_came, 64)  # it has raised, or is deferred
+    wakeups.wait(fd, use, is_main_thread=threading.current_thread() is threading.main_thread())
 
 
 @contextmanager
@@ -102,13 +90,6 @@ def _stop(number: int, _frame: FrameType | None) -> None:
         if signal.getsignal(each) is _stop:
             signal.signal(each, signal.SIG_DFL)
     raise Stopped(number)
-
-
-def _above_standard(fd: int) -> int:
-    """Moves a descriptor, which may be 0 to 2 where the caller has closed these."""
-    moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
-    os.close(fd)
-    return moved
 
 
 def _report(stopped: Stopped) -> None:

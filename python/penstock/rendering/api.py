@@ -11,8 +11,8 @@ from typing import Literal, get_args
 
 from penstock._common.control_groups import whole_cpus
 from penstock._common.messages import argument, warn
-from penstock._decoding.decoder import Decoder, part_of
-from penstock._encoding.encoder_options import EncoderOptions
+from penstock._decoding.decoder import Decoder
+from penstock._decoding.options import part_of
 from penstock._encoding.like import (
     LOST,
     arguments_like_labels,
@@ -21,6 +21,7 @@ from penstock._encoding.like import (
     lost_by_map,
     with_codec,
 )
+from penstock._encoding.request import EncoderOptions
 from penstock._facts.frame_times import FrameTimes
 from penstock._facts.probing import probe
 from penstock._ffmpeg.command.arguments import checked_size, frame_rate
@@ -109,35 +110,6 @@ def plan_video(
     Raises:
         ValueError, TypeError, OSError, EncoderError, DecoderError: as `map_video` raises before the first frame.
     """
-    return _plan_video(
-        function,
-        source,
-        output,
-        size,
-        pixel_format,
-        (start, end, duration, fps),
-        workers,
-        chunk_frames,
-        storage,
-        encoder_options,
-        version,
-    )[0]
-
-
-def _plan_video(
-    function: Callable[..., object] | str | None,
-    source: str | os.PathLike[str],
-    output: str | os.PathLike[str],
-    size: tuple[int, int] | None,
-    pixel_format: str,
-    selection: tuple[float | None, float | None, float | None, float | Fraction | None],
-    workers: int | None,
-    chunk_frames: int | None,
-    storage: str | os.PathLike[str] | None,
-    encoder_options: EncoderOptions | None,
-    version: str | None,
-) -> tuple[Plan, tuple[str, ...]]:
-    """The plan, and what the result loses of the source, in sentences. Warns of that, too."""
     if callable(source) or callable(output):
         raise TypeError("source and output must not be callable. Use map_video(function, source, output)")
     workers = _workers(workers)
@@ -145,7 +117,6 @@ def _plan_video(
     media = probe(source)
     frames = FrameTimes.of(media)
     frames.check_distinct(media.path)
-    start, end, duration, fps = selection
     start, end = part_of(start, end, duration)
     frames, rate = frames.part(start, end), None if fps is None else frame_rate(fps)
     if rate is not None:
@@ -163,7 +134,7 @@ def _plan_video(
     sentences = tuple(LOST.format(what) for what in lost)
     for sentence in sentences:
         warn(sentence)
-    planned = planning.make_plan(
+    return planning.make_plan(
         os.fspath(output),
         frames=len(frames.times_s),
         size=(frames.video.width, frames.video.height) if size is None else size,
@@ -179,8 +150,8 @@ def _plan_video(
         ),
         audio=os.fspath(source) if media.audio else None,
         storage=None if storage is None else os.fspath(storage),
+        lost=sentences,
     )
-    return planned, sentences
 
 
 def render(
@@ -334,21 +305,24 @@ def map_video(
         DecoderError: if the source can't be read, or is damaged.
     """
     count, start_engine = _engine(engine, workers, ray, executor, progress)
-    planned, lost = _plan_video(
+    planned = plan_video(
         function,
         source,
         output,
-        size,
-        pixel_format,
-        (start, end, duration, fps),
-        count,
-        chunk_frames,
-        storage,
-        encoder_options,
-        version,
+        size=size,
+        pixel_format=pixel_format,
+        start=start,
+        end=end,
+        duration=duration,
+        fps=fps,
+        workers=count,
+        chunk_frames=chunk_frames,
+        storage=storage,
+        encoder_options=encoder_options,
+        version=version,
     )
     report = _run(planned, start_engine, resume, progress)
-    return replace(report, warnings=(*lost, *report.warnings))
+    return replace(report, warnings=(*planned.lost, *report.warnings))
 
 
 def _run(planned: Plan, engine: Callable[[Plan], Engine], resume: bool, progress: Progress) -> RenderReport:

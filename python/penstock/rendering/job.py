@@ -47,6 +47,7 @@ class Job:
     def run(self, engine: Callable[[Plan], Engine], progress: bool | Show) -> RenderReport:
         """Renders the missing chunks, with an engine that `engine` makes only if there are any, and joins all."""
         try:
+            # Before the first chunk: after a crash, it tells which frames are in each.
             self._storage.write(f"{folder_of(self.plan)}/{_PLAN_NAME}", self.plan.to_json())
             missing = deque(number for number in range(len(self.plan.lengths)) if number not in self._reports)
             with _shown(progress, len(self.plan.frames)) as show:
@@ -84,6 +85,7 @@ class Job:
                     number, outcome = self._running[future], _outcome(future)
                     if isinstance(outcome, Failed):
                         self._fail(number, outcome)
+                        # It is tried next: a chunk that never succeeds ends the render early.
                         missing.appendleft(number)
                     else:
                         self._take(outcome)

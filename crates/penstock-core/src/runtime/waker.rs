@@ -33,6 +33,13 @@ impl Waker {
         wait::interrupt(self.as_handle());
     }
 
+    /// Wakes the thread, also from the write of that number, of which nothing more may be written.
+    pub(crate) fn cut(&self, write: u64) {
+        if !self.is_inherited() {
+            wait::cut(self.as_handle(), write);
+        }
+    }
+
     /// Resets the waker, so that the next wait waits.
     pub fn clear(&self) {
         wait::clear(self.as_handle());

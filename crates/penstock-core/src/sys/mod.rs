@@ -7,6 +7,8 @@
 pub(crate) mod error;
 #[cfg(all(target_os = "linux", not(loom)))]
 pub(crate) mod faults;
+#[cfg(not(loom))]
+pub(crate) mod kind;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(not(loom))]

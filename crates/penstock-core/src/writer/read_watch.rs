@@ -196,7 +196,7 @@ impl Drop for ReadWatch {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::io::{Read, Write, pipe};
 

@@ -337,7 +337,8 @@ impl Stream {
                 owner.aborted_bytes.add(job.bytes);
             },
         );
-        self.wake_worker();
+        let waker = lock(&self.waker).upgrade();
+        waker.iter().for_each(|waker| waker.cut(self.cut.load(Ordering::Relaxed)));
         self.queue.end(removed, |job| {
             let bytes_lost = job.bytes;
             job.fail(Error::Aborted { bytes_lost });

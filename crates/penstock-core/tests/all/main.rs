@@ -2,6 +2,7 @@
 
 #[cfg(all(target_os = "linux", feature = "tokio"))]
 mod async_io;
+mod bytes;
 #[cfg(target_os = "linux")]
 mod common;
 #[cfg(target_os = "linux")]

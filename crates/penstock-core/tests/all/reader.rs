@@ -301,10 +301,13 @@ fn latest_is_whole_and_newer_than_the_frames_that_waited() {
 
     // In order again.
     assert!(matches!(reader.read(Some(Duration::ZERO)), Err(Error::Stalled { .. })));
+    let dropped = reader.stats().frames_dropped;
     for value in 0..4 {
         writer.write_all(&[value; 4]).unwrap();
     }
     drop(writer);
+    thread::sleep(A_MOMENT);
+    assert_eq!(reader.stats().frames_dropped, dropped, "the worker waits for room");
     for index in 105..109 {
         assert_eq!(reader.read(None).unwrap().unwrap().index(), index);
     }

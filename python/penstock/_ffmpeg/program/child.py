@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _thread
 import os
-import select
 import signal
 import subprocess
 import threading
@@ -20,14 +19,14 @@ from penstock._common.shortage import raise_shortage
 from penstock._common.types import Priority
 from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock._native import AppliedPolicy, ThreadPolicy
-from penstock._platform import descriptors, processes
+from penstock._platform import descriptors
 from penstock._platform.forks import at_fork
+from penstock._platform.programs import Channel, Program, pipe
 
 # Guessed: after a program has exited, its pipes are read for this long, if its own children hold them open.
 DRAIN_GRACE_S = 1.0
 # Guessed: how often a wait polls, where nothing may wake it.
 POLL_INTERVAL_S = 0.1
-_READ_BYTES = 1 << 16
 
 
 UNKNOWN_STATUS = (
@@ -74,12 +73,13 @@ class Child:
         self._readers: dict[FileIO, PipeReader] = {}
         self._failure: BaseException | None = None
         self._thread: int | None = None
-        self._is_cancelled = self._is_over = False
+        self._is_cancelled = False
+        self._running: Program | None = None
         self._started, self._ended = Flag(), Flag()
         self._started_at_s = time.monotonic()
         self._ended_at_s: float | None = None
 
-    def spawn(self) -> subprocess.Popen[bytes]:
+    def spawn(self) -> Program:
         """Starts the program with `popen`. Called once, on the child's thread."""
         raise NotImplementedError
 
@@ -113,9 +113,8 @@ class Child:
 
     def kill(self) -> None:
         """Kills the program and its process group, because the program may be a wrapper."""
-        if self.pid and not self._is_over:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
+        if self._running is not None:
+            self._running.kill()
 
     def close_pipes(self) -> None:
         """Closes our ends of its pipes."""
@@ -155,13 +154,19 @@ class Child:
 
     def pipe_from(self) -> tuple[FileIO, FileIO]:
         """A pipe from the program to the caller: our end and the program's end."""
-        ours, its = _pipe()
+        ours, its = pipe()
         self.our_ends.append(ours)
         return ours, its
 
+    def channel_from(self) -> Channel:
+        """A pipe from the program to the caller besides its standard streams."""
+        channel = Channel()
+        self.our_ends.append(channel.ours)
+        return channel
+
     def pipe_to(self) -> tuple[FileIO, FileIO]:
         """A pipe from the caller to the program: our end and the program's end."""
-        its, ours = _pipe()
+        its, ours = pipe()
         self.our_ends.append(ours)
         return ours, its
 
@@ -174,9 +179,15 @@ class Child:
 
         Returns the program's end.
         """
-        ours, its = _pipe()
+        ours, its = pipe()
         self._readers[ours] = take
         return its
+
+    def captured_channel(self, take: PipeReader) -> Channel:
+        """As `captured_pipe`, besides its standard streams."""
+        channel = Channel()
+        self._readers[channel.ours] = take
+        return channel
 
     def popen(
         self,
@@ -184,37 +195,38 @@ class Child:
         stdin: int | FileIO,
         stdout: int | FileIO | None,
         stderr: int | FileIO,
-        pass_fds: Sequence[int] = (),
+        channels: Sequence[Channel] = (),
         env: Mapping[str, str] | None = None,
         policy: ThreadPolicy | Priority | None = None,
         sandbox: Sandbox | None = None,
-    ) -> subprocess.Popen[bytes]:
+    ) -> Program:
         """Starts `command`, in a sandbox if there is one."""
         command = self.command
+        inherited: tuple[int, ...] = ()
         if sandbox is not None:
-            command, pass_fds = sandbox.launch(command), (*pass_fds, sandbox.source)
+            command, inherited = sandbox.launch(command), (sandbox.source,)
             env = sandbox.environment(os.environ) if env is None else env
 
-        def start() -> subprocess.Popen[bytes]:
-            return subprocess.Popen(
+        def start() -> Program:
+            return Program(
                 command,
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
-                pass_fds=pass_fds,
+                channels=channels,
+                inherited=inherited,
                 env=env,
-                # Its own process group: Ctrl-C on the terminal must not reach FFmpeg, which has to finish its file.
-                process_group=0,
             )
 
-        popen, self.policy = _start_with_policy(policy, start)
-        return popen
+        program, self.policy = _start_with_policy(policy, start)
+        return program
 
     def _live(self) -> None:
         try:
             try:
                 self._spawn()
             except BaseException as failure:
+                # The caller raises it, and gets no pipes: they are closed below.
                 self._failure = failure
                 self._is_cancelled = True
                 return
@@ -222,7 +234,8 @@ class Child:
                 self._started.set()
             if self._is_cancelled:
                 self.kill()
-            self._read_pipes()
+            if self._running is not None:
+                self._running.attend(self._readers, self._note_end, DRAIN_GRACE_S)
         finally:
             _children.discard(self)
             _close(self._readers)
@@ -236,63 +249,19 @@ class Child:
         with _starting:
             _children.add(self)
             self._started_at_s = time.monotonic()
-            popen = self.spawn()
-            popen.returncode = 0  # so that Popen never waits for it: we do
-            self.pid = popen.pid
+            self._running = self.spawn()
+            self.pid = self._running.pid
 
-    def _read_pipes(self) -> None:
-        """Reads the pipes until the program has ended, and reaps it."""
-        readers = {pipe.fileno(): take for pipe, take in self._readers.items()}
-        waiting = select.poll()
-        for fd in readers:
-            waiting.register(fd, select.POLLIN)
-        with processes.pidfd(self.pid) as pidfd:
-            if pidfd is not None:
-                waiting.register(pidfd, select.POLLIN)
-            while readers and not self._has_exited(pidfd, _read_ready(waiting, readers, pidfd)):
-                pass
-            self._reap(pidfd)
-            if pidfd is not None:
-                waiting.unregister(pidfd)
-        self._ended_at_s = time.monotonic()
-        # All that it wrote is in the pipes by now. Its own children may hold them open for ever.
-        while readers and self.seconds_since_end() < DRAIN_GRACE_S and _read_ready(waiting, readers, None, 0):
-            pass
+    def _note_end(self, status: int | None) -> None:
+        self.returncode, self._ended_at_s = status, time.monotonic()
 
     def seconds_since_end(self) -> float:
         return 0.0 if self._ended_at_s is None else time.monotonic() - self._ended_at_s
 
-    def _has_exited(self, pidfd: int | None, ready: set[int]) -> bool:
-        if pidfd is not None:
-            return pidfd in ready
-        try:
-            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
-        except ChildProcessError:
-            return True
-
-    def _reap(self, pidfd: int | None) -> None:
-        """Waits for the program to end, stores its exit status, and leaves no zombie.
-
-        The kernel may reap it first if SIGCHLD is ignored, and so may another thread that calls os.wait(). Popen would
-        report 0 then.
-        """
-        target = (os.P_PID, self.pid) if pidfd is None else (os.P_PIDFD, pidfd)
-        try:
-            ended = os.waitid(*target, os.WEXITED | os.WNOWAIT)
-        except ChildProcessError:
-            self.returncode = None if pidfd is None else processes.status_after_reap(pidfd)
-            self._is_over = True
-            return
-        assert ended is not None
-        status = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
-        # Set before it is reaped: after that, another process may get its number.
-        self.returncode, self._is_over = status, True
-        with suppress(ChildProcessError):
-            os.waitid(*target, os.WEXITED)
-
     def _forget(self) -> None:
         """Closes everything in a forked child."""
-        self._is_over = True
+        if self._running is not None:
+            self._running.forget()
         _close((*self._readers, *self.our_ends, *self._kept_open))
 
 
@@ -342,47 +311,15 @@ class Flag:
         return True
 
 
-def _read_ready(
-    waiting: select.poll, readers: dict[int, PipeReader], pidfd: int | None, timeout_ms: int = -1
-) -> set[int]:
-    """Reads the pipes that are ready, and drops those that have ended. Returns the descriptors that were ready."""
-    if timeout_ms < 0 and pidfd is None:
-        timeout_ms = int(POLL_INTERVAL_S * 1000)
-    ready = {fd for fd, _ in waiting.poll(timeout_ms)}
-    for fd in ready & readers.keys():
-        data = os.read(fd, _READ_BYTES)
-        readers[fd](data)
-        if not data:
-            waiting.unregister(fd)
-            del readers[fd]
-    return ready
-
-
-def _pipe() -> tuple[FileIO, FileIO]:
-    """The reading and the writing end of a pipe. Neither is 0, 1 or 2, even if those are closed.
-
-    Otherwise FFmpeg's ``pipe:1`` would mean its standard output, and what the host prints would go into the pipe.
-    """
-    reading, writing = os.pipe()
-    try:
-        reading = descriptors.above_standard(reading)
-        writing = descriptors.above_standard(writing)
-    except OSError:
-        os.close(reading)
-        os.close(writing)
-        raise
-    return FileIO(reading, "rb"), FileIO(writing, "wb")
-
-
 def _close(pipes: Iterable[FileIO]) -> None:
-    for pipe in pipes:
+    for end in pipes:
         with suppress(OSError):  # the host may have closed all descriptors
-            pipe.close()
+            end.close()
 
 
 def _start_with_policy(
-    policy: ThreadPolicy | Priority | None, start: Callable[[], subprocess.Popen[bytes]]
-) -> tuple[subprocess.Popen[bytes], AppliedPolicy | None]:
+    policy: ThreadPolicy | Priority | None, start: Callable[[], Program]
+) -> tuple[Program, AppliedPolicy | None]:
     """Starts a program from a short-lived thread that has the policy.
 
     A process inherits the policy of the thread that starts it. The calling thread could not always return to its own
@@ -390,7 +327,7 @@ def _start_with_policy(
     """
     if policy is None:
         return start(), None
-    outcome: Future[tuple[subprocess.Popen[bytes], AppliedPolicy]] = Future()
+    outcome: Future[tuple[Program, AppliedPolicy]] = Future()
 
     def start_with_policy() -> None:
         try:
@@ -460,7 +397,7 @@ class CapturedChild(Child):
         """The last 256 KiB of its standard error, without white space around them."""
         return self._stderr.decode(errors="replace").strip()
 
-    def spawn(self) -> subprocess.Popen[bytes]:
+    def spawn(self) -> Program:
         with (
             self.captured_pipe(self._take_stdout) as stdout,
             self.captured_pipe(self._take_stderr) as stderr,

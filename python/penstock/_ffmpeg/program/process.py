@@ -28,7 +28,8 @@ from penstock._ffmpeg.program.child import Child, Flag, Lines, NotStartedError
 from penstock._ffmpeg.program.messages import StderrLog
 from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock._native import ThreadPolicy
-from penstock._platform import processes
+from penstock._platform import programs
+from penstock._platform.programs import Program
 from penstock.errors import DecoderError, FFmpegError, StalledError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class FFmpegProcess(Child):
     Args:
         program: path of FFmpeg.
         arguments: its arguments, without those for logging and progress; or a function that returns them, given the
-            descriptor of an additional pipe that FFmpeg writes to and whose other end is `side`.
+            URL of an additional pipe that FFmpeg writes to and whose other end is `side`.
         policy: the priority and CPUs to start it with.
         is_fed: whether we write to its standard input, `stdin`. Otherwise it reads /dev/null: it must not inherit our
             standard input, from which it would take commands.
@@ -76,7 +77,7 @@ class FFmpegProcess(Child):
     def __init__(
         self,
         program: str,
-        arguments: Sequence[str] | Callable[[int], Sequence[str]],
+        arguments: Sequence[str] | Callable[[str], Sequence[str]],
         policy: ThreadPolicy | Priority | None = None,
         *,
         is_fed: bool = False,
@@ -114,23 +115,21 @@ class FFmpegProcess(Child):
         except NotStartedError as failure:
             raise self._error(f"FFmpeg couldn't be started: {failure}", command=self.command) from failure
 
-    def spawn(self) -> subprocess.Popen[bytes]:
+    def spawn(self) -> Program:
         self.waiting = self.waits_for()
         with ExitStack() as child_ends:
-            progress = child_ends.enter_context(self.captured_pipe(Lines(self._take_progress, _LINE_BYTES)))
+            progress = self.captured_channel(Lines(self._take_progress, _LINE_BYTES))
+            channels = [child_ends.enter_context(progress)]
             stderr = child_ends.enter_context(self.captured_pipe(Lines(self.log.take, _LINE_BYTES)))
             stdin: int | FileIO = subprocess.DEVNULL
             stdout: int | FileIO | None = self._stdout_of_child
-            pass_fds = [progress.fileno()]
             environment = _environment()
             if self._sandbox is not None:  # without the caller's FFREPORT: it could write none
                 environment = self._sandbox.environment(environment)
             if not self._with_warnings and "FFREPORT" not in environment:
-                report = child_ends.enter_context(
-                    self.captured_pipe(Lines(self.log.take_report, _LINE_BYTES))
-                )
-                pass_fds.append(report.fileno())
-                environment["FFREPORT"] = f"file=/dev/fd/{report.fileno()}:level={_INFORMATION}"
+                report = self.captured_channel(Lines(self.log.take_report, _LINE_BYTES))
+                channels.append(child_ends.enter_context(report))
+                environment["FFREPORT"] = f"file={report.path}:level={_INFORMATION}"
             if self._is_fed:
                 self.stdin, stdin = self.pipe_to()
                 child_ends.enter_context(stdin)
@@ -140,22 +139,22 @@ class FFmpegProcess(Child):
             elif stdout is None:
                 os.fstat(1)  # if it is closed, its number would go to the first file that FFmpeg opens
             if callable(self._arguments):
-                self.side, child_side = self.pipe_from()
-                pass_fds.append(child_ends.enter_context(child_side).fileno())
-                arguments = self._arguments(child_side.fileno())
+                side = self.channel_from()
+                channels.append(child_ends.enter_context(side))
+                self.side, arguments = side.ours, self._arguments(side.url)
             else:
                 arguments = self._arguments
             # Without -xerror, FFmpeg 5.1 exits with 0 if the disk is full at the end of the file.
             strict = ["-xerror"] if self._is_strict else []
             self.command = (
                 *(self._program, "-hide_banner", "-nostats", "-loglevel", self._loglevel),
-                *("-progress", f"pipe:{progress.fileno()}", *strict, *arguments),
+                *("-progress", progress.url, *strict, *arguments),
             )
             return self.popen(
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
-                pass_fds=pass_fds,
+                channels=channels,
                 env=environment,
                 policy=self._policy,
                 sandbox=self._sandbox,
@@ -209,7 +208,7 @@ class FFmpegProcess(Child):
 
         The CPU time tells a slow codec, some of which take many seconds for a frame, from a stuck one.
         """
-        return self.frames, processes.cpu_ticks(self.pid)
+        return self.frames, programs.cpu_ticks(self.pid)
 
     def _take_progress(self, line: bytes) -> None:
         if line.rstrip() == b"progress=end":
@@ -371,6 +370,7 @@ class Session(Owned):
             except StalledError as stalled:
                 if deadline.is_over():
                     raise deadline.late(self.process.waits_for() or late, stalled.bytes_pending) from None
+                # Most waits end before the first look at FFmpeg, which reads /proc.
                 watch = watch or Watch(self.process)
                 self._check_alive(watch, stalled)
 

@@ -45,7 +45,7 @@ _NO_MEMORY = re.compile(
 _NO_PICTURE = "get_buffer() failed"
 # How programs end that get SIGXCPU: after a signal FFmpeg exits with 255, or says this (AVERROR_EXIT). Nobody else
 # sends it one.
-_SIGNALLED, _SIGNALLED_WORDS = (-signal.SIGXCPU, 255), "Immediate exit requested"
+_SIGNALLED, _SIGNALLED_WORDS = (-getattr(signal, "SIGXCPU", 0), 255), "Immediate exit requested"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from rich.filesize import decimal
 from penstock._common.messages import show_name
 from penstock._common.reports import EncodeReport
 from penstock._decoding.image_files import find_images, has_image_name, is_sequence
-from penstock._decoding.prefetching import DecoderOptions
+from penstock._decoding.options import DecodeOptions, DecoderOptions
+from penstock._encoding.request import Request
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.pixel_formats import SOURCE
 from penstock._ffmpeg.command.settings import DecoderSettings
@@ -27,13 +28,10 @@ from penstock.cli.conversion import Conversion
 from penstock.cli.messages import as_click_errors, name_options_in_messages
 from penstock.cli.names import FIFO_PREFIX, STANDARD, as_path
 from penstock.cli.options import (
-    decoder_options,
     encoder_arguments,
-    encoder_options,
     file_names,
-    file_options,
-    given_to_like,
     json_option,
+    options_of,
     progress_option,
     quiet_option,
 )
@@ -41,6 +39,8 @@ from penstock.cli.progress import is_wanted
 from penstock.cli.signals import Stopped
 from penstock.errors import FFmpegWarning, PenstockError
 
+# What only the encoder gets of the options that a decoder has, too; and a file that isn't trusted has its audio read.
+_OF_ENCODER = ("color_matrix", "color_range", "isolated", "settings")
 # The warnings of the conversion in this context.
 _said: ContextVar[list[str]] = ContextVar("said")
 
@@ -93,9 +93,8 @@ class Outcome:
     help="Pixel format in which frames are read. The default is the file's own, which keeps the pixels if the codec "
     "has it.",
 )
-@decoder_options
-@file_options
-@encoder_options
+@options_of(DecodeOptions, but=_OF_ENCODER)
+@options_of(Request)
 @progress_option
 @quiet_option
 @json_option("Print a line of JSON for each INPUT when its video is done, or has failed.")
@@ -162,7 +161,7 @@ def _conversions(
     reading = {name: settings[name] for name in names & settings.keys() if settings[name] is not None}
     reading["settings"] = DecoderSettings(ffmpeg=settings["ffmpeg"])
     arguments = {name: value for name, value in settings.items() if name not in names}
-    writing = given_to_like(encoder_arguments(arguments))
+    writing = encoder_arguments(arguments)
     return [
         Conversion(
             _source(name, is_alone=len(inputs) == 1),

@@ -17,16 +17,19 @@ import click
 from click.core import ParameterSource
 from rich.filesize import decimal
 
+from penstock._common.command_line import CommandOption
 from penstock._common.messages import show_name
 from penstock._common.progress import VideoBar
 from penstock._common.reports import DecoderStats
 from penstock._decoding.decoder import Decoder
 from penstock._decoding.image_files import has_image_name
+from penstock._decoding.options import DecodeOptions
 from penstock._decoding.video_frame import VideoFrame
 from penstock._encoding.encoder import Encoder
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE, is_gray, is_rgb
+from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE
 from penstock._ffmpeg.command.settings import DecoderSettings, EncoderSettings
+from penstock._formats.pixel_formats import is_gray, is_rgb
 from penstock.cli.messages import (
     InputError,
     as_click_errors,
@@ -46,14 +49,11 @@ from penstock.cli.names import (
 )
 from penstock.cli.opening import opened_destinations
 from penstock.cli.options import (
-    color_options,
-    decoder_options,
-    ffmpeg_option,
-    ffmpeg_options_option,
     file_names,
-    isolated_option,
     json_option,
     moment,
+    option,
+    options_of,
     parsed,
     progress_option,
     quiet_option,
@@ -170,7 +170,7 @@ def is_file_name(name: str) -> bool:
     help="Pixel format of the frames: rgb24, bgra, gray, rgb48le, yuv420p, or any other that `ffmpeg -pix_fmts` "
     f"lists. '{SOURCE}' is the file's own.",
 )
-@decoder_options
+@options_of(DecodeOptions)
 @click.option(
     "--every",
     metavar="N",
@@ -190,13 +190,14 @@ def is_file_name(name: str) -> bool:
     type=click.IntRange(min=0),
     help="Number of the first image. The default is 1.",
 )
-@ffmpeg_options_option("images", "q=5 (JPEG; 2 is best), compression_level=1 (PNG)")
-@color_options(
-    "Matrix between the file's YUV and RGB. The default (auto) is the file's tag, or bt601 without a tag.",
-    "Whether the file's black and white are 16 and 235 of 255 (limited) or 0 and 255 (full). The default (auto) is "
-    "the file's tag, or limited without a tag.",
+@option(
+    CommandOption(
+        "--option NAME=VALUE",
+        "FFmpeg option for images, without its dash: q=5 (JPEG; 2 is best), compression_level=1 (PNG). May be "
+        "repeated.",
+        is_repeated=True,
+    )
 )
-@isolated_option
 @click.option(
     "--timestamps",
     metavar="FILE",
@@ -204,7 +205,6 @@ def is_file_name(name: str) -> bool:
     callback=as_standard,
     help="Write a line of CSV for each frame: its number from 0, its timestamp, its time in seconds.",
 )
-@ffmpeg_option
 @progress_option
 @quiet_option
 @json_option("Print a report as JSON when all frames are delivered.")
@@ -216,7 +216,7 @@ def decode(
     count: int | None,
     every: int,
     at: Sequence[float] | None,
-    options: Mapping[str, str | None],
+    option: Mapping[str, str | None],
     progress: bool | None,
     quiet: bool,
     as_json: bool,
@@ -240,7 +240,7 @@ def decode(
     """
     name_options_in_messages()
     wanted = is_wanted(progress, quiet=quiet)
-    destinations = Destinations(destination, timestamps, start_number, options)
+    destinations = Destinations(destination, timestamps, start_number, option)
     selection = Selection(count, every, at)
     settings["count"] = selection.decoded
     source = _as_path(source)
@@ -313,6 +313,7 @@ def _check_destinations(destinations: Destinations, selection: Selection, *, as_
             raise click.UsageError(f"{show_name(frames)} is one image only. {one}, or name many: {several}")
         for name in filter(is_file_name, filter(None, (frames, timestamps))):
             if not Path(name).is_fifo():  # such as >(program) of a shell: /dev/fd/63
+                # As FFmpeg calls image files.
                 endpoints.Output.of(
                     Path(name), "image2" if name == frames and destinations.are_images else None
                 )

@@ -15,15 +15,17 @@ from typing import Any, cast
 import click
 from rich.filesize import decimal
 
+from penstock._common.command_line import CommandOption
 from penstock._common.messages import show_name
 from penstock._common.reports import EncoderStats
-from penstock._decoding.image_files import IMAGE_SUFFIXES, find_images, has_image_name, is_sequence
+from penstock._decoding.image_files import find_images, has_image_name, is_sequence
 from penstock._encoding.encoder import Encoder
 from penstock._encoding.plan import plan
 from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, FrameLayout
+from penstock._formats import images
 from penstock.cli.messages import (
     InputError,
     as_click_errors,
@@ -36,12 +38,10 @@ from penstock.cli.names import FIFO_PREFIX, STANDARD, as_path, found_at, names_m
 from penstock.cli.opening import opened
 from penstock.cli.options import (
     encoder_arguments,
-    encoder_options,
     file_names,
-    file_options,
-    fps_option,
-    given_to_like,
     json_option,
+    option,
+    options_of,
     parsed,
     picture_size,
     progress_option,
@@ -98,7 +98,7 @@ class _NoFrame(Exception):
 )
 @click.argument("inputs", metavar="[INPUT]...", shell_complete=file_names, nargs=-1)
 @click.argument("output", callback=as_path, shell_complete=file_names)
-@fps_option(required=False)
+@option(CommandOption("--fps RATE", "Frames per second: 60, 23.976 or 30000/1001."))
 @click.option(
     "--size",
     metavar="WxH",
@@ -117,7 +117,6 @@ class _NoFrame(Exception):
     type=click.IntRange(min=1),
     help="Number of raw frames to expect, for the bar. It's known for files.",
 )
-@file_options
 @click.option(
     "--like",
     metavar="FILE",
@@ -125,7 +124,7 @@ class _NoFrame(Exception):
     help="Take settings that you don't pass from this video: size and rate of raw frames, pixel aspect ratio, "
     "colors, audio, metadata, chapters. Warns if the result isn't as long.",
 )
-@encoder_options
+@options_of(Request)
 @progress_option
 @quiet_option
 @json_option("Print a report as JSON when the video is done.")
@@ -161,7 +160,7 @@ def encode(
     name_options_in_messages()
     wanted = is_wanted(progress, quiet=quiet)
     with as_click_errors():
-        _check_output(inputs, output, settings["container_format"], as_json=as_json)
+        _check_output(inputs, output, settings["format"], as_json=as_json)
     has_images = _are_images(inputs)
     _check_raw_options(inputs, has_images, size, pixel_format, total_frames, has_size=bool(size or like))
     lost: Sequence[str] = ()
@@ -180,13 +179,15 @@ def encode(
             frame_bytes = None if size is None else made.frames.frame_bytes
         with shown_warnings(is_quiet=quiet), _opened(inputs, frame_bytes, size, output) as source:
             with as_click_errors():
-                made = working_plan(replace(made.request, size=source.size), source.size, beside=made.beside)
+                total = wanted and (total_frames or source.total_frames or True)
+                request = replace(made.request, size=source.size, progress=total)
+                made = working_plan(request, source.size, beside=made.beside)
             # Before the encoder starts, which may empty the file that it overwrites.
             first = _first_frame(source, made.frames)
             # Its warnings are shown from its report.
             with as_click_errors(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", FFmpegWarning)
-                encoder = Encoder._planned(made, wanted and (total_frames or source.total_frames or True))
+                encoder = Encoder._planned(made)
                 if (waiting := encoder._intake.waiting) is not None and not quiet:
                     click.echo(f"Waiting: {waiting}", err=True)
                 cut_off = _encode(source, encoder, first)
@@ -239,8 +240,8 @@ def _like(
     from penstock._encoding.like import arguments_like_file, pictures_s
     from penstock._facts.probing import probe  # libav, which others do without
 
-    given, media = given_to_like(settings), probe(name)
-    found, origin = arguments_like_file(media, output, given if size is None else {**given, "size": size})
+    media, given = probe(name), settings if size is None else {**settings, "size": size}
+    found, origin = arguments_like_file(media, output, given)
     if found["fps"] is None:
         raise click.UsageError(
             f"{show_name(name)} has a variable frame rate, but raw frames have no times. Use `penstock convert`, or "
@@ -274,7 +275,7 @@ def _check_raw_options(
             raise click.ClickException(f"{show_name(name)}: {os.strerror(errno.ENOENT)}")
         raise click.UsageError(
             "raw frames need a size. Pass --size 1920x1080, or the size that they have. For images, name a folder, a "
-            "pattern, or files that end in " + " ".join(suffix[1:] for suffix in IMAGE_SUFFIXES)
+            "pattern, or files that end in " + " ".join(suffix[1:] for suffix in images.READ)
         )
     if not has_images and inputs and names_media(inputs[0]):
         raise click.UsageError(
@@ -292,7 +293,7 @@ def _check_output(inputs: Sequence[str], output: str, container_format: str | No
     """Raise errors that an Encoder does not find."""
     # OUTPUT may be an animated WebP. But if it exists and follows other files, it may be an image, with OUTPUT missing.
     is_last_of_them = Path(output).exists() and any(Path(name).is_file() for name in inputs)
-    may_move = Path(output).suffix.lower() == ".webp" and not is_last_of_them
+    may_move = images.known(Path(output).suffix.lower()).numbered is not None and not is_last_of_them
     if container_format is None and has_image_name(output) and not may_move:
         raise click.UsageError(
             f"OUTPUT {show_name(output)} is an image by its name. If OUTPUT is missing, add it. Pass --format image2 "

@@ -14,14 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock._common.messages import show_name
+from penstock._decoding.options import DecodeOptions
 from penstock._facts.info import MediaInfo, clock, facts_of_file, facts_of_streams, ratio
 from penstock._facts.probing import PATIENCE_S
 from penstock._facts.probing import probe as probe_media
 from penstock.cli.options import (
     file_names,
-    follow_playlists_option,
-    isolated_option,
     json_option,
+    options_of,
     parsed,
     seconds,
 )
@@ -48,8 +48,7 @@ UNWRAPPED_COLUMNS = 1000
     callback=parsed(seconds),
     help="Seconds to wait for each FILE.",
 )
-@follow_playlists_option
-@isolated_option
+@options_of(DecodeOptions, only=("follow_playlists", "isolated"))
 @json_option("Print everything as JSON: a list if there are several FILEs.")
 def probe(
     files: tuple[str, ...],

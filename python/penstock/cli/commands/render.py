@@ -15,16 +15,18 @@ import click
 from rich.filesize import decimal
 
 from penstock import rendering
+from penstock._common.command_line import CommandOption
 from penstock._common.messages import show_name, silenced
+from penstock._encoding.request import Request
 from penstock.cli.messages import in_one_line, name_options_in_messages
 from penstock.cli.names import as_path, check_standard_output
 from penstock.cli.options import (
     encoder_arguments,
-    encoder_options,
     file_names,
-    fps_option,
     json_option,
+    option,
     option_pairs,
+    options_of,
     parsed,
     picture_size,
     progress_option,
@@ -41,7 +43,7 @@ from penstock.rendering.planning import Plan, chunk_of_number
 from penstock.rendering.reports import RenderReport
 
 if TYPE_CHECKING:
-    from penstock._encoding.encoder_options import EncoderOptions
+    from penstock._encoding.request import EncoderOptions
 
 _STANDARD = "-"
 # What `plan` takes of the options. `render` takes the others as well.
@@ -229,7 +231,7 @@ def _read_plan(name: str) -> Plan:
     callback=parsed(picture_size),
     help="Width and height in pixels: 1920x1080.",
 )
-@fps_option(required=True)
+@option(CommandOption("--fps RATE", "Frames per second: 60, 23.976 or 30000/1001."), required=True)
 @click.option(
     "--engine",
     type=click.Choice(get_args(EngineName)),
@@ -289,7 +291,7 @@ def _read_plan(name: str) -> Plan:
     help="Pixel format that the scene draws: rgb24 (the default), bgra, gray, or any other that `ffmpeg -pix_fmts` "
     "lists.",
 )
-@encoder_options
+@options_of(Request, but=("crash_safe", "audio", "subtitles"))
 @progress_option
 @quiet_option
 @json_option("Print a report as JSON when the video is done.")

@@ -58,6 +58,7 @@ def check_executor(executor: Executor) -> None:
             f"executor must have submit, as concurrent.futures.Executor, and {executor!r} has not"
         )
     try:
+        # Nothing but a call tells whether an executor was shut down.
         call = executor.submit(int)
     except RuntimeError as error:
         raise ValueError(f"executor={executor!r} takes no calls: {error}. Pass a new one") from None

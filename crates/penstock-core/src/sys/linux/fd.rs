@@ -15,6 +15,7 @@ use super::signals::WithoutWriteSignals;
 use super::wait::{Events, ready};
 use crate::sys::error::{Result, SysError};
 use crate::sys::faults::{Call, pass};
+pub(crate) use crate::sys::kind::{Closing, Kind};
 use crate::sys::span::Span;
 
 /// Identifies what a descriptor leads to: equal for all descriptors of one pipe, FIFO, socket or file.
@@ -45,39 +46,6 @@ impl StreamId {
     /// Whether the system may give it to another as soon as this one is closed.
     pub(crate) fn is_of_eventfd(&self) -> bool {
         matches!(self.twin, Twin::Event(_))
-    }
-}
-
-/// Kinds of destinations, each written in its own way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Pipe,
-    /// A pipe in packet mode, which keeps each write as messages of at most a page (pipe(2), `O_DIRECT`). Only the
-    /// descriptor that writes tells.
-    Packets,
-    /// A socket that accepts any part of a write.
-    StreamSocket,
-    /// A socket that keeps each write as one message.
-    Messages,
-    /// A regular file or block device: a write never waits for a reader.
-    File,
-    /// Terminals, character devices and everything else.
-    Other,
-}
-
-impl Kind {
-    /// Whether it is a pipe. Pipes report unread bytes (`FIONREAD`), and drop them when the last reader closes.
-    pub(crate) fn is_pipe(self) -> bool {
-        matches!(self, Self::Pipe | Self::Packets)
-    }
-
-    pub(crate) fn keeps_messages(self) -> bool {
-        matches!(self, Self::Packets | Self::Messages)
-    }
-
-    /// Whether several writes may be made as one: nobody can tell where each began.
-    pub(crate) fn joins_writes(self) -> bool {
-        matches!(self, Self::Pipe | Self::StreamSocket | Self::File)
     }
 }
 
@@ -126,21 +94,6 @@ pub(crate) fn grow_table() {
     if let Ok(any) = eventfd(0, EventfdFlags::CLOEXEC) {
         drop(rustix::io::fcntl_dupfd_cloexec(&any, OWN_NUMBERS));
     }
-}
-
-/// How a close behaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Closing {
-    /// Pipes, anonymous inodes, and the devices of memory, such as /dev/null.
-    AtOnce,
-    /// Other sockets: longer than a lock may be held, but nobody is waited for.
-    Brief,
-    /// Files: it may take long, and report that what the system had accepted was not written (close(2)).
-    Reporting,
-    /// Other devices: it may take long.
-    Slow,
-    /// The last close may wait for the peer: a socket that lingers.
-    Lingering,
 }
 
 /// How its close behaves.
@@ -613,6 +566,21 @@ pub(crate) unsafe fn write_some(fd: BorrowedFd<'_>, kind: Kind, span: Span) -> R
             Kind::File | Kind::Other => write(fd, span),
         }
     }
+}
+
+/// As [`write_some`]: there is nothing to cut.
+///
+/// # Safety
+///
+/// The span's memory is readable.
+pub(crate) unsafe fn write_or_wait(
+    fd: BorrowedFd<'_>,
+    kind: Kind,
+    span: Span,
+    _by: Option<(BorrowedFd<'_>, u64)>,
+) -> Result<usize> {
+    // SAFETY: this function's own contract.
+    unsafe { write_some(fd, kind, span) }
 }
 
 /// Writes to a pipe without blocking. The pipe may be somebody else's, so its mode stays. Where the kernel has no

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use super::memory::Mapping;
 use super::{fd, pipe};
 use crate::sys::error::{Result, SysError};
+pub(crate) use crate::sys::kind::Vmsplice;
 use crate::sys::span::Span;
 
 /// Whether the kernel has been tried, and what was found. Relaxed: all are set under the lock of `ForkFd::make`, and a thread
@@ -13,18 +14,6 @@ use crate::sys::span::Span;
 static IS_TRIED: AtomicBool = AtomicBool::new(false);
 static LACKS_NOWAIT: AtomicBool = AtomicBool::new(false);
 static VMSPLICE: AtomicU8 = AtomicU8::new(Vmsplice::Shares as u8);
-
-/// What vmsplice(2) does with the pages of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Vmsplice {
-    /// The pipe gets them.
-    Shares,
-    /// The pipe gets copies, as from write(2). Seen in linux-next in June 2026 (commit e2c0b2368081, "vmsplice: make vmsplice
-    /// a trivial wrapper for preadv2/pwritev2").
-    Copies,
-    /// The system lacks it, or forbids it.
-    Refused,
-}
 
 /// Tries the kernel, once a process. Opens a pipe for that, so call it only within `ForkFd::make`: no child of a fork
 /// inherits the pipe then. In unit tests it tries again each time, because a script of faults changes the answer.

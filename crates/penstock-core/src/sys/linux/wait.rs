@@ -96,6 +96,11 @@ pub(crate) fn interrupt(own: Borrowed<'_>) {
     let _ = rustix::io::write(own, &1u64.to_ne_bytes());
 }
 
+/// As [`interrupt`]: no write waits here.
+pub(crate) fn cut(own: Borrowed<'_>, _write: u64) {
+    interrupt(own);
+}
+
 pub(crate) fn clear(own: Borrowed<'_>) {
     // It fails only when there was no interrupt.
     let _ = rustix::io::read(own, &mut [0; 8]);

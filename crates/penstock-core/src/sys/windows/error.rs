@@ -22,6 +22,8 @@ impl SysError {
     pub(crate) const IO: Self = Self::of(ERROR_GEN_FAILURE);
     /// The call is not for this.
     pub(crate) const INVALID: Self = Self::of(ERROR_INVALID_PARAMETER);
+    /// The handle is not open for this.
+    pub(super) const DENIED: Self = Self::of(ERROR_ACCESS_DENIED);
     /// The system does not do that here.
     pub(crate) const UNSUPPORTED: Self = Self::of(ERROR_NOT_SUPPORTED);
     /// Nobody has opened the other side of a FIFO.

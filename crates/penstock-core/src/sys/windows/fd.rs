@@ -1,27 +1,14 @@
 //! Handles: what they lead to, and reads that do not wait.
 
-pub(crate) use super::facts::Kind;
-use super::facts::kind;
+pub(crate) use super::facts::StreamId;
+use super::facts::{self, kind};
 pub(crate) use super::handle::duplicate;
-use super::handle::{self, Borrowed, Handle};
+use super::handle::{Borrowed, Handle};
+pub(crate) use super::wait::write as write_or_wait;
 use super::{file, pipe};
 use crate::sys::error::{Result, SysError};
-
-/// Identifies what a handle leads to: Windows has no number for a pipe, so it is the handle's own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct StreamId {
-    pub(crate) inode: u64,
-}
-
-/// How a close behaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Closing {
-    AtOnce,
-    Brief,
-    Reporting,
-    Slow,
-    Lingering,
-}
+pub(crate) use crate::sys::kind::{Closing, Kind};
+use crate::sys::span::Span;
 
 /// What a handle leads to that must be open for reading.
 pub(crate) fn look_at_source(handle: Borrowed<'_>) -> Result<(Kind, ())> {
@@ -33,7 +20,31 @@ pub(crate) fn look_at_source(handle: Borrowed<'_>) -> Result<(Kind, ())> {
 }
 
 pub(crate) fn identify(handle: Borrowed<'_>) -> Result<(StreamId, Kind)> {
-    Ok((StreamId { inode: handle::number(handle).cast_unsigned() as u64 }, kind(handle)?))
+    let kind = kind(handle)?;
+    Ok((StreamId::of(handle, kind), kind))
+}
+
+/// As [`identify`]. Fails unless the handle is open for writing.
+pub(crate) fn identify_destination(handle: Borrowed<'_>) -> Result<(StreamId, Kind)> {
+    if facts::is_open_for_writing(handle) { identify(handle) } else { Err(SysError::DENIED) }
+}
+
+/// The system tells so only at the next write.
+pub(crate) fn peer_is_gone(_: Borrowed<'_>) -> bool {
+    false
+}
+
+/// No write to a pipe is sure not to wait.
+pub(crate) unsafe fn write_at_once(_: Borrowed<'_>, _: Kind, _: Span) -> Result<usize> {
+    Err(SysError::UNSUPPORTED)
+}
+
+pub(crate) unsafe fn write_if_non_blocking(_: Borrowed<'_>, _: Span) -> Result<usize> {
+    Err(SysError::UNSUPPORTED)
+}
+
+pub(crate) unsafe fn write(_: Borrowed<'_>, _: Span) -> Result<usize> {
+    Err(SysError::UNSUPPORTED)
 }
 
 /// The numbers of handles are of no account.

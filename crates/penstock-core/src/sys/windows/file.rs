@@ -8,9 +8,10 @@ use std::ptr;
 
 use windows_sys::Win32::Storage::FileSystem::ReadFile;
 
-use super::facts::{self, Kind};
+use super::facts;
 use super::handle::{self, Borrowed, Handle};
 use crate::sys::error::{Result, SysError};
+use crate::sys::kind::Kind;
 
 /// Opens a regular file, and returns its size, too.
 pub(crate) fn open_to_read(path: &Path) -> Result<(Handle, u64)> {

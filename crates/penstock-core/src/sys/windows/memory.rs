@@ -8,6 +8,14 @@ use windows_sys::Win32::System::Memory::{
 use windows_sys::Win32::System::SystemInformation::{GetSystemInfo, SYSTEM_INFO};
 
 use crate::sys::error::{Result, SysError};
+use crate::sys::span::Span;
+
+/// Of no use here: pipes take no pages.
+pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+pub(crate) fn has_huge_pages() -> bool {
+    false
+}
 
 /// The size of a page.
 pub(crate) fn page_bytes() -> usize {
@@ -56,6 +64,16 @@ impl Mapping {
 
     /// There are no forks.
     pub(crate) fn keep_from_children(&self) {}
+
+    /// Nothing is staged here: see [`discard`](Self::discard).
+    pub(crate) unsafe fn fill(&mut self, _: usize, span: Span) -> Span {
+        span
+    }
+
+    /// Pipes take no pages.
+    pub(crate) fn discard(&mut self, _: usize, _: usize) -> Result<()> {
+        Err(SysError::UNSUPPORTED)
+    }
 }
 
 /// It calls more than its address space a wrong argument.

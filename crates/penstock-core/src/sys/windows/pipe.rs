@@ -7,9 +7,13 @@ use std::ptr;
 
 use windows_sys::Win32::System::Pipes::PeekNamedPipe;
 
-use super::facts::Kind;
 use super::handle::{Borrowed, Handle};
 use crate::sys::error::{Result, SysError};
+use crate::sys::kind::Kind;
+use crate::sys::span::Span;
+
+/// The size of a pipe by default. No write is sure to arrive as a whole.
+pub(crate) const ATOMIC_BYTES: usize = 4096;
 
 /// Windows tells no pipe's size.
 ///
@@ -56,6 +60,22 @@ pub(crate) fn splice(_: Borrowed<'_>, _: Option<&mut u64>, _: Borrowed<'_>, _: u
 }
 
 pub(crate) fn tee(_: Borrowed<'_>, _: Borrowed<'_>, _: usize) -> Result<usize> {
+    Err(SysError::UNSUPPORTED)
+}
+
+pub(crate) unsafe fn vmsplice(_: Borrowed<'_>, _: Span) -> Result<usize> {
+    Err(SysError::UNSUPPORTED)
+}
+
+pub(crate) fn cannot_pin(_: SysError) -> bool {
+    false
+}
+
+pub(crate) fn is_anonymous(_: Borrowed<'_>) -> bool {
+    true
+}
+
+pub(crate) fn reopen_reader(_: Borrowed<'_>) -> Result<Handle> {
     Err(SysError::UNSUPPORTED)
 }
 

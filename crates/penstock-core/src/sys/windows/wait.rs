@@ -4,8 +4,8 @@
 //! Before the thread is in it, there is nothing to cancel. So whoever interrupts sets an event, at which the thread looks before
 //! it calls, and cancels until the thread has left the call.
 //!
-//! A write that was cancelled does not tell how much the reader had taken. So only [`cut`] ends one, after which nothing of the
-//! rest may be written.
+//! A write that was cancelled does not tell how much the reader had taken. So only [`cut`] ends one, and only the write that it
+//! names, of which nothing more may be written.
 
 use std::collections::HashMap;
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
@@ -20,10 +20,11 @@ use windows_sys::Win32::System::Threading::{
     CreateEventW, GetCurrentThreadId, OpenThread, ResetEvent, SetEvent, THREAD_TERMINATE, WaitForSingleObject,
 };
 
-use super::facts::{self, Kind};
+use super::facts;
 use super::handle::{self, Borrowed, Handle, Number};
 use super::pipe;
 use crate::sys::error::{Result, SysError};
+use crate::sys::kind::Kind;
 use crate::sys::span::Span;
 
 /// What is waited for, or was found.
@@ -33,6 +34,8 @@ pub(crate) struct Events(bool);
 impl Events {
     pub(crate) const NONE: Self = Self(false);
     pub(crate) const READ: Self = Self(true);
+    /// Whoever writes waits in the call.
+    pub(crate) const WRITE: Self = Self(true);
 
     pub(crate) fn is_empty(self) -> bool {
         !self.0
@@ -100,12 +103,12 @@ pub(crate) fn make_interrupt() -> Result<Handle> {
 
 /// Ends a wait: the one that lasts, or else the next.
 pub(crate) fn interrupt(own: Borrowed<'_>) {
-    end(own, Ends::Waits);
+    end(own, None);
 }
 
-/// Ends a wait or a write: the one that lasts, or else the next.
-pub(crate) fn cut(own: Borrowed<'_>) {
-    end(own, Ends::Writes);
+/// Ends a wait, or the write of that number. If neither lasts, the next call comes back before it begins.
+pub(crate) fn cut(own: Borrowed<'_>, write: u64) {
+    end(own, Some(write));
 }
 
 pub(crate) fn clear(own: Borrowed<'_>) {
@@ -118,34 +121,28 @@ fn is_set(own: Borrowed<'_>) -> bool {
     unsafe { WaitForSingleObject(own.as_raw_handle(), 0) == WAIT_OBJECT_0 }
 }
 
-/// What ends a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Ends {
-    Waits,
-    /// Waits, too.
-    Writes,
-}
-
-/// The threads that are in a call, by their interrupt, and what ends the call.
-type Callers = HashMap<Number, (Arc<OwnedHandle>, Ends)>;
+/// The threads that are in a call, by their interrupt, and the number of the write; none for a wait.
+type Callers = HashMap<Number, (Arc<OwnedHandle>, Option<u64>)>;
 
 fn callers() -> MutexGuard<'static, Callers> {
     static CALLERS: LazyLock<Mutex<Callers>> = LazyLock::new(Mutex::default);
     CALLERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn end(own: Borrowed<'_>, ends: Ends) {
+fn end(own: Borrowed<'_>, write: Option<u64>) {
     // SAFETY: the handle is open.
     unsafe { SetEvent(own.as_raw_handle()) };
-    while cancel(handle::number(own), ends) {
+    while cancel(handle::number(own), write) {
         thread::yield_now();
     }
 }
 
 /// Whether there is a call that this ends. The lock keeps the thread from any other call meanwhile.
-fn cancel(own: Number, ends: Ends) -> bool {
+fn cancel(own: Number, write: Option<u64>) -> bool {
     let callers = callers();
-    let Some((thread, _)) = callers.get(&own).filter(|(_, by)| *by <= ends) else { return false };
+    let Some((thread, _)) = callers.get(&own).filter(|(_, own)| own.is_none() || *own == write) else {
+        return false;
+    };
     // SAFETY: the handle is open. It fails while the thread is not yet in its call, or is no longer.
     unsafe { CancelSynchronousIo(thread.as_raw_handle()) };
     true
@@ -157,30 +154,46 @@ fn wait_to_read(own: Borrowed<'_>, pipe: Borrowed<'_>) -> Result<()> {
     // SAFETY: no byte is read.
     let read =
         || unsafe { ReadFile(pipe.as_raw_handle(), [0].as_mut_ptr(), 0, &raw mut taken, ptr::null_mut()) };
-    match call(own, Ends::Waits, read) {
+    match call(own, None, read) {
         Err(error) if error.is_end() => Ok(()),
         answer => answer,
     }
 }
 
-/// Writes all of the span, and waits for the reader. [`SysError::INTERRUPTED`] if it was cut, or the interrupt was set before.
+/// Writes the span, and waits for its reader. `by` is the interrupt that cuts it, with its number.
+/// [`SysError::INTERRUPTED`] if it was cut, or the interrupt was set before, which this resets.
 ///
 /// # Safety
 ///
 /// The span's memory is readable.
-pub(crate) unsafe fn write(own: Borrowed<'_>, pipe: Borrowed<'_>, span: Span) -> Result<usize> {
+pub(crate) unsafe fn write(
+    destination: Borrowed<'_>,
+    _: Kind,
+    span: Span,
+    by: Option<(Borrowed<'_>, u64)>,
+) -> Result<usize> {
     let (mut taken, all) = (0, u32::try_from(span.len()).unwrap_or(u32::MAX));
-    // SAFETY: the span is readable by the contract above, and the system only reads it.
-    call(own, Ends::Writes, || unsafe {
-        WriteFile(pipe.as_raw_handle(), span.as_ptr(), all, &raw mut taken, ptr::null_mut())
-    })?;
-    Ok(taken as usize)
+    let taken = &raw mut taken;
+    // SAFETY: the span is readable by the contract above, and the system only reads it; `taken` lives until this returns.
+    let write =
+        || unsafe { WriteFile(destination.as_raw_handle(), span.as_ptr(), all, taken, ptr::null_mut()) };
+    match by {
+        None if write() == 0 => return Err(SysError::last()),
+        None => {}
+        Some((own, number)) => call(own, Some(number), write).inspect_err(|error| {
+            if error.interrupted() {
+                clear(own);
+            }
+        })?,
+    }
+    // SAFETY: as above.
+    Ok(unsafe { *taken } as usize)
 }
 
 /// A call that answers whether it succeeded.
-fn call(own: Borrowed<'_>, ends: Ends, call: impl FnOnce() -> i32) -> Result<()> {
+fn call(own: Borrowed<'_>, write: Option<u64>, call: impl FnOnce() -> i32) -> Result<()> {
     let thread = this_thread()?;
-    callers().insert(handle::number(own), (thread, ends));
+    callers().insert(handle::number(own), (thread, write));
     // From here on it is cancelled; whoever came before has set the event.
     let answer = if is_set(own) {
         Err(SysError::INTERRUPTED)
@@ -228,7 +241,8 @@ mod tests {
 
     fn write_all(own: &Handle, pipe: &impl AsHandle, bytes: &[u8]) -> Result<usize> {
         // SAFETY: the bytes are borrowed until this returns.
-        unsafe { write(lend(own), pipe.as_handle(), Span::at(bytes.as_ptr(), bytes.len())) }
+        let span = Span::at(bytes.as_ptr(), bytes.len());
+        unsafe { write(pipe.as_handle(), Kind::Pipe, span, Some((lend(own), 7))) }
     }
 
     #[test]
@@ -240,7 +254,7 @@ mod tests {
             let answer = thread::scope(|scope| {
                 let worker = scope.spawn(|| write_all(&own, &writer, &bytes));
                 thread::sleep(time);
-                cut(lend(&own));
+                cut(lend(&own), 7);
                 worker.join().unwrap()
             });
             assert_eq!(answer, Err(SysError::INTERRUPTED));
@@ -287,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_is_woken_goes_on_and_arrives_whole() {
+    fn a_write_that_is_woken_or_follows_the_one_that_was_cut_goes_on_and_arrives_whole() {
         let bytes = pattern();
         let (mut reader, writer) = pipe().unwrap();
         let own = make_interrupt().unwrap();
@@ -298,6 +312,7 @@ mod tests {
             reader.read_exact(&mut [0; 1]).unwrap(); // the write has begun
             for _ in 0..20 {
                 interrupt(lend(own));
+                cut(lend(own), 6);
                 thread::sleep(Duration::from_millis(1));
             }
             reader.read_to_end(&mut got).unwrap();

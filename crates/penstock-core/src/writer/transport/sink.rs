@@ -92,18 +92,16 @@ impl Sink<'_> {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::os::fd::AsFd;
-
-    use rustix::io::Errno;
 
     use super::*;
+    use crate::sys::AsHandle;
 
     /// Pushes ten bytes through an attempt that answers by a script, and gives the answers that were left.
     fn push(script: Vec<Result<usize>>, cut: u64) -> (std::result::Result<(), Stop>, u64, u32) {
         let (_reader, writer) = std::io::pipe().unwrap();
         let (meter, cut, progress) = (Meter::default(), AtomicU64::new(cut), Cell::new(0));
         let sink = Sink {
-            fd: writer.as_fd(),
+            fd: writer.as_handle(),
             kind: fd::Kind::Pipe,
             meter: &meter,
             cut: &cut,
@@ -138,9 +136,9 @@ mod tests {
 
     #[test]
     fn a_failure_says_what_was_not_taken() {
-        let (outcome, written, _) = push(vec![Ok(3), Err(Errno::NOSPC.into())], 0);
+        let (outcome, written, _) = push(vec![Ok(3), Err(SysError::NO_MEMORY)], 0);
         let Err(Stop::Failed { errno, rest }) = outcome else { panic!("{outcome:?}") };
-        assert_eq!((errno, rest.len(), written), (Errno::NOSPC.into(), 7, 3));
+        assert_eq!((errno, rest.len(), written), (SysError::NO_MEMORY, 7, 3));
     }
 
     #[test]

@@ -186,7 +186,7 @@ impl Drop for StagingShare {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::io::Read;
     use std::os::fd::AsFd;

@@ -1,27 +1,13 @@
 //! Confines a process by Landlock, a filter of system calls, and limits.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, LandlockStatus, PathBeneath, Ruleset,
     RulesetAttr, RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
 };
-use penstock_core::engine::Borrowed;
+use penstock_core::engine::handle;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What a confined process may still do, besides using the descriptors that it has.
-#[derive(Debug)]
-pub(crate) struct Confinement<'a> {
-    /// Folders and files that it may read and run. Those that are missing are left out.
-    pub(crate) readable: &'a [PathBuf],
-    /// An open file that it may open again, by `/proc/self/fd`, to read it.
-    pub(crate) source: Option<Borrowed<'a>>,
-    /// Its private memory (`RLIMIT_DATA`).
-    pub(crate) memory_bytes: u64,
-    /// Its CPU time. Then the kernel sends SIGXCPU, and kills it some seconds later.
-    pub(crate) cpu: Duration,
-}
+use crate::sys::confinement::Confinement;
 
 /// Chosen: time after SIGXCPU in which a program can say why it ends.
 const LAST_WORDS_S: u64 = 5;
@@ -80,10 +66,10 @@ fn restrict(confinement: &Confinement<'_>) -> Result<ABI, RulesetError> {
         .scope(Scope::from_all(KNOWN))?
         .create()?
         .add_rules(path_beneath_rules(confinement.readable, readable))?;
-    if let Some(source) = confinement.source {
-        // The kernel refuses a rule for a file in memory, which it lets every process open that has a descriptor.
-        let _ = (&mut ruleset).add_rule(PathBeneath::new(source, AccessFs::ReadFile));
-    }
+    // SAFETY: it is not -1. The caller keeps it open during the call, and the kernel refuses a number that is closed.
+    let source = unsafe { handle::borrow(confinement.source) };
+    // The kernel refuses a rule for a file in memory, which it lets every process open that has a descriptor.
+    let _ = (&mut ruleset).add_rule(PathBeneath::new(source, AccessFs::ReadFile));
     Ok(match ruleset.restrict_self()?.landlock {
         LandlockStatus::Available { effective_abi, .. } => effective_abi,
         _ => ABI::Unsupported,

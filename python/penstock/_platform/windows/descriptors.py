@@ -1,0 +1,98 @@
+"""File descriptors of Python's C library."""
+
+from __future__ import annotations
+
+import _winapi
+import ctypes
+import errno
+import msvcrt
+import os
+import sys
+import tempfile
+from collections.abc import Iterable
+from ctypes import wintypes
+
+assert sys.platform == "win32"
+
+_final_path = ctypes.WinDLL("kernel32", use_last_error=True).GetFinalPathNameByHandleW
+_final_path.argtypes = (wintypes.HANDLE, wintypes.LPWSTR, wintypes.DWORD, wintypes.DWORD)
+_PATH_CHARACTERS = 1 << 15
+
+#: The paths of files that `in_memory` has made, by their descriptors.
+_temporary: dict[int, str] = {}
+
+
+def duplicate(fd: int) -> int:
+    """A duplicate with a number above 2, which other programs don't inherit."""
+    copy = os.dup(fd)
+    return copy if copy > 2 else above_standard(copy)
+
+
+def above_standard(fd: int) -> int:
+    """Moves a descriptor to a number above 2. If no number is left, the descriptor stays open."""
+    if fd > 2:
+        return fd
+    above = duplicate(fd)
+    os.close(fd)
+    return above
+
+
+def is_open_for(fd: int, use: str) -> bool:
+    """Whether a descriptor is open for ``"reading"`` or ``"writing"``. Raises OSError if it is closed.
+
+    The C library doesn't say for which, and the native module finds out.
+    """
+    os.fstat(fd)
+    return True
+
+
+def pipe_capacity(fd: int) -> int:
+    """Windows doesn't tell the size of a pipe."""
+    raise OSError(errno.ENOTSUP, "Windows doesn't report the size of a pipe")
+
+
+def unread_bytes(fd: int) -> int:
+    """Bytes in a pipe that weren't read yet."""
+    available, _ = _winapi.PeekNamedPipe(msvcrt.get_osfhandle(fd), 0)
+    return available
+
+
+def grow_pipe(fd: int, nbytes: int) -> None:
+    """A pipe's size is fixed when it's made."""
+
+
+def waits_to_read(fd: int, at_most_ms: int) -> bool:
+    """A read waits itself."""
+    return True
+
+
+def url_of(fd: int) -> str:
+    """The file that a descriptor leads to, for other programs: opened again, with a position of its own."""
+    name = ctypes.create_unicode_buffer(_PATH_CHARACTERS)
+    if not _final_path(msvcrt.get_osfhandle(fd), name, _PATH_CHARACTERS, 0):
+        raise ctypes.WinError(ctypes.get_last_error())
+    return f"file:{name.value.removeprefix(chr(92) * 2 + '?' + chr(92))}"
+
+
+def in_memory(pieces: Iterable[bytes | memoryview]) -> int:
+    """A file with these bytes, which `release` deletes: other programs can't open what is in memory."""
+    held, path = tempfile.mkstemp(prefix="penstock-")
+    _temporary[held] = path
+    try:
+        with open(held, "wb", closefd=False) as file:
+            file.writelines(pieces)
+    except BaseException:
+        release(held)
+        raise
+    return held
+
+
+def release(fd: int) -> None:
+    """Closes what `in_memory` or `duplicate` has returned."""
+    os.close(fd)
+    if (path := _temporary.pop(fd, None)) is not None:
+        os.unlink(path)  # noqa: PTH108 - also while the interpreter ends
+
+
+def close_all_of(what: os.stat_result) -> None:
+    """Only the child of a fork asks for it."""

@@ -1,0 +1,17 @@
+"""Nothing ends a wait here but what is waited for: a signal is seen after the read or the write."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+
+def begin() -> None:
+    pass
+
+
+def end() -> None:
+    pass
+
+
+def wait(fd: int, use: Literal["reading", "writing"], *, is_main_thread: bool) -> None:
+    """The read or the write itself waits."""
