@@ -24,7 +24,7 @@ from penstock._facts.questions import InProcess
 from penstock._facts.source import Source
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
-from penstock._formats import codecs
+from penstock._formats import codecs, containers
 from penstock._formats.pixel_formats import has_palette
 from penstock.errors import DecoderError
 
@@ -103,6 +103,12 @@ def _read_probed(
     reason: str,
     isolation: Isolation | None = None,
 ) -> ProgramEngine:
+    is_unread = bool(media.video) and all(one.pixel_format is None for one in media.video)
+    if is_unread and opened.single_pass is not None and containers.known(media.container).has_boxes:
+        raise DecoderError(
+            f"no frame can be read from {media.path} in order: the file's index seems to be at its end. Save it to a "
+            "file, or write it with options={'movflags': '+faststart'}"
+        )
     video, source, sandbox = chosen_video(media, options), opened.url, None
     questions: Questions = InProcess(Track(source, media, video))
     if isolation is not None:
