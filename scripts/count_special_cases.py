@@ -1,14 +1,16 @@
 """Counts what a reader of the package must know by heart: special cases, states, arrows that point up, and lines.
 
 Run it as ``python -m scripts.count_special_cases``, or with the folder of another checkout. It prints one row a
-measure, and judges none of them. Empty lines do not count.
+measure, and judges none of them. Empty lines do not count. Then it lists the names of containers, codecs and pixel
+formats that are not in the room for them, and why: the line, or the comment above it, says so.
 """
 
 import ast
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from scripts.check_imports import everywhere, package_graph, upward
 
@@ -68,6 +70,79 @@ def format_literals(tree: ast.Module) -> set[str]:
     return {node.value for node in literals if isinstance(node.value, str) and names_a_format(node.value)}
 
 
+def constants(trees: Iterable[ast.Module]) -> set[str]:
+    """The constants of modules that only rename a format: each is as good as the literal."""
+    assigned = (node for tree in trees for node in tree.body if isinstance(node, ast.Assign))
+    return {
+        target.id
+        for node in assigned
+        if isinstance(node.value, ast.Constant) and names_a_format(str(node.value.value))
+        for target in node.targets
+        if isinstance(target, ast.Name) and not target.id.startswith("_")
+    }
+
+
+class Place(NamedTuple):
+    """Where a format is named outside its room.
+
+    Attributes:
+        reason: why; empty if nothing says so.
+    """
+
+    module: str
+    line: int
+    name: str
+    reason: str
+
+
+def places(module: str, source: str, renamed: set[str]) -> Iterator[Place]:
+    """Where a module names formats: by a literal, or a constant of another module that only renames one."""
+    tree, lines = ast.parse(source), source.splitlines()
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    skipped, seen, own = set(docstrings(tree)), set(), constants([tree])
+    for node in sorted(parents, key=lambda node: getattr(node, "lineno", 0)):
+        name = ""
+        if isinstance(node, ast.Constant) and node not in skipped and isinstance(node.value, str):
+            name = node.value if names_a_format(node.value) else ""
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+            word = node.id if isinstance(node, ast.Name) else node.attr
+            name = word if word in renamed - own else ""
+        if name and name not in seen:
+            seen.add(name)
+            yield Place(module, node.lineno, name, kind(node, parents) or comment(node, parents, lines))
+
+
+def kind(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> str:
+    """What the syntax says about a literal: it is a default, advice in a message, or a word for FFmpeg."""
+    parent = parents[node]
+    if isinstance(parent, ast.arguments) or (
+        isinstance(parent, ast.AnnAssign) and isinstance(parents[parent], ast.ClassDef)
+    ):
+        return "a default"
+    if isinstance(parent, ast.Call) and ast.unparse(parent.func) == "argument":
+        return "advice in a message"
+    siblings = {ast.Tuple: "elts", ast.List: "elts", ast.Call: "args"}.get(type(parent), "")
+    words = getattr(parent, siblings, [])
+    if node in words[1:]:
+        before = words[words.index(node) - 1]
+        if isinstance(before, ast.Constant) and str(before.value).startswith("-"):
+            return f"FFmpeg's {before.value}"
+    return ""
+
+
+def comment(node: ast.AST, parents: Mapping[ast.AST, ast.AST], lines: Sequence[str]) -> str:
+    """The comment at the end of the line, or above it, or above the statement."""
+    last = node.lineno - 1
+    while not isinstance(node, ast.stmt):
+        node = parents[node]
+    for at in (last, node.lineno - 1):
+        if found := re.search(r"  # (.*)", lines[at]):
+            return found[1]
+        if above := re.match(r"\s*#:? (.*)", lines[at - 1]):
+            return above[1]
+    return ""
+
+
 def attributes(tree: ast.Module, class_name: str) -> set[str]:
     """What a class assigns: at its level, and to `self` in its methods."""
     found = set()
@@ -97,6 +172,27 @@ def lines(paths: Iterable[Path]) -> list[str]:
     return [line for path in paths for line in path.read_text().splitlines() if line.strip()]
 
 
+def outside(root: Path) -> list[Place]:
+    """Where the package names formats outside the room `_formats`."""
+    package = root / "python" / "penstock"
+    sources = {str(path.relative_to(package)): path.read_text() for path in sorted(package.rglob("*.py"))}
+    renamed = constants(map(ast.parse, sources.values()))
+    others = {module: source for module, source in sources.items() if not module.startswith("_formats/")}
+    return [place for module, source in others.items() for place in places(module, source, renamed)]
+
+
+def tables(root: Path) -> list[str]:
+    """The dicts, lists, sets and tuples outside the room `_formats` that name three formats or more."""
+    found, package = [], root / "python" / "penstock"
+    for path in sorted(package.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            items = getattr(node, "elts", None) or getattr(node, "keys", None) or []
+            names = {one.value for one in items if isinstance(one, ast.Constant)}
+            if path.parent.name != "_formats" and sum(names_a_format(str(name)) for name in names) >= 3:
+                found.append(f"{path.relative_to(package)}:{node.lineno}")
+    return found
+
+
 def measures(root: Path) -> dict[str, int]:
     package = root / "python" / "penstock"
     modules = sorted(package.rglob("*.py"))
@@ -105,6 +201,8 @@ def measures(root: Path) -> dict[str, int]:
     tests = [*root.glob("conftest.py"), *(path for name in folders for path in (root / name).rglob("*.py"))]
     return {
         "literals that name a container, codec or pixel format": sum(map(len, map(format_literals, trees))),
+        "of them outside _formats, with constants that rename them": len(outside(root)),
+        "tables of formats outside _formats": len(tables(root)),
         "lines that name a version of FFmpeg or PyAV": sum(map(bool, map(VERSION.search, lines(modules)))),
         "attributes of EncodeSession": sum(len(attributes(tree, "EncodeSession")) for tree in trees),
         "tests for None of its feed": sum(tests_for_none(tree, "_feed") for tree in trees),
@@ -120,6 +218,8 @@ def main() -> None:
     root = Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).resolve().parent.parent
     for name, count in measures(root).items():
         print(f"{count:6}  {name}")
+    for place in outside(root):
+        print(f"{place.module}:{place.line}: {place.name}: {place.reason or 'nothing says why'}")
 
 
 if __name__ == "__main__":

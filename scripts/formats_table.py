@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from penstock._encoding.listed import PAIRS, SOUNDS
+from penstock._formats.containers import listed
 
 PAGE = Path(__file__).parents[1] / "docs" / "formats.md"
 NAMES = {
@@ -27,9 +27,9 @@ NAMES = {
 def rows() -> Iterator[str]:
     yield "| container | encoders of the picture | codecs of the sound |"
     yield "| --- | --- | --- |"
-    for container, codecs in PAIRS.items():
-        sounds = ", ".join(f"`{one}`" for one in SOUNDS.get(container, ())) or "none"
-        yield f"| {NAMES[container]} | {', '.join(f'`{one}`' for one in codecs)} | {sounds} |"
+    for name, container in listed().items():
+        sounds = ", ".join(f"`{one}`" for one in container.listed_audio) or "none"
+        yield f"| {NAMES[name]} | {', '.join(f'`{one}`' for one in container.listed)} | {sounds} |"
 
 
 def page(text: str) -> str:

@@ -22,6 +22,7 @@ from penstock._decoding.options import DecoderOptions
 from penstock._encoding.encoder import Encoder
 from penstock._encoding.request import EncoderOptions
 from penstock._encoding.sound import AudioTrack
+from penstock._formats.pixel_formats import is_gray
 from penstock._native import _count
 
 #: Chosen: the share of the available memory that one array may take. The rest is for what the program makes of it.
@@ -160,8 +161,9 @@ def _check_is_no_picture(frames: Any, options: EncoderOptions) -> None:
 def _is_picture(shape: tuple[int, ...], options: EncoderOptions) -> bool:
     if len(shape) != 3:
         return len(shape) < 3
-    is_gray = str(options.get("pixel_format")).startswith("gray")
-    return not is_gray and shape[0 if options.get("channels_first") else 2] in (3, 4)
+    return not is_gray(str(options.get("pixel_format"))) and shape[
+        0 if options.get("channels_first") else 2
+    ] in (3, 4)
 
 
 def _check_audio(audio: object) -> None:

@@ -16,6 +16,7 @@ from penstock._common.messages import in_short, plural
 from penstock._common.types import PictureRead, PictureSource
 from penstock._encoding.encoder import Encoder
 from penstock._ffmpeg.command.pixel_formats import FrameLayout
+from penstock._formats.pixel_formats import OPENGL
 from penstock._native import _copy, _count
 from penstock.errors import ClosedError
 
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 __all__ = ["Capture"]
-
-# The channels that OpenGL reads, by the pixel formats that they are.
-_CHANNELS = {"gray": 1, "rgb24": 3, "rgb0": 4, "rgba": 4}
 
 
 class Capture:
@@ -180,9 +178,9 @@ class _Framebuffer:
     """A ``moderngl.Framebuffer`` that is read into pixel buffers in turn."""
 
     def __init__(self, framebuffer: Any, layout: FrameLayout, buffers: int) -> None:
-        if layout.pixel_format not in _CHANNELS:
+        if layout.pixel_format not in OPENGL:
             raise ValueError(
-                f"pixel_format must be one of {', '.join(_CHANNELS)} for OpenGL, not {layout.pixel_format}. Pass "
+                f"pixel_format must be one of {', '.join(OPENGL)} for OpenGL, not {layout.pixel_format}. Pass "
                 "pixel_format='rgb24' to the Encoder"
             )
         if framebuffer.size != (layout.width, layout.height):
@@ -200,7 +198,7 @@ class _Framebuffer:
         if self.key in _captured:
             raise ValueError("the framebuffer already has a capture. Close that capture first")
         self._framebuffer = framebuffer
-        self._channels = _CHANNELS[layout.pixel_format]
+        self._channels = OPENGL[layout.pixel_format]
         self._ring = deque(framebuffer.ctx.buffer(reserve=layout.frame_bytes) for _ in range(buffers))
 
     def start_read(self) -> _PixelBuffer:

@@ -49,6 +49,7 @@ def pipe(*args: Any, **kwargs: Any) -> None:
     _pipe(*args, **renamed, mode=mode)
 
 
+# Names of arguments.
 _NAMES_OF_1_X = {"data": "buffer", "file": "fileno"}
 
 

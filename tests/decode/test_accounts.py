@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import av
+import numpy as np
 import pytest
 from support.cases import ffmpegs, needs
 from support.clips import list_packets
@@ -302,6 +303,66 @@ def test_times_of_mpeg_ts_go_on_after_26_hours(tmp_path: Path) -> None:
 def test_frames_of_mxf_whose_times_are_those_of_decoding_are_shown_evenly(tmp_path: Path) -> None:
     times = check(made(tmp_path / "a.mxf", *H264, source="testsrc=s=64x48:r=30:d=2"), 60)
     assert times == pytest.approx([number / 30 for number in range(60)])
+
+
+@pytest.mark.parametrize("options", [{}, {"isolated": True}, {"start": 0.3}])
+@pytest.mark.parametrize(
+    ("ending", "codec"),
+    [
+        ("m1v", "mpeg1video"),
+        ("m2v", "mpeg2video"),
+        ("h264", "libx264"),
+        ("mxf", "libx264"),
+        ("avi", "mpeg1video"),
+    ],
+)
+def test_filters_keep_the_times_of_frames_whose_times_are_made_up(
+    tmp_path: Path, ending: str, codec: str, options: dict[str, Any]
+) -> None:
+    source = "testsrc=s=64x48:r=30:d=1"
+    path = made(tmp_path / f"a.{ending}", "-c:v", codec, "-bf", "2", "-pix_fmt", "yuv420p", source=source)
+    first = 9 if "start" in options else 0
+    frames, times, reason = ends(path, filters="null", **options)
+    assert times == pytest.approx([number / 30 for number in range(first, 30)]) and reason is None
+    assert frames == ends(path)[0][first:]
+
+
+@pytest.mark.parametrize("options", [{}, {"start": 0.31}])
+def test_filters_keep_the_pauses_of_frames_that_are_not_reordered(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    source = "testsrc=s=64x48:r=30:d=1,select='not(between(n,18,20))'"
+    path = tmp_path / "a.mpg"
+    made(path, "-c:v", "mpeg2video", "-fps_mode", "passthrough", "-pix_fmt", "yuv420p", source=source)
+    frames, times, _ = ends(path, filters="null", **options)
+    assert (frames, times) == ends(path, **options)[:2]
+    assert len(times) == (18 if options else 27)
+
+
+@pytest.mark.parametrize(("ending", "codec"), [("avi", "mpeg1video"), ("wmv", "mpeg2video")])
+def test_the_first_frame_is_not_early_where_the_container_has_times_of_decoding_only(
+    tmp_path: Path, ending: str, codec: str
+) -> None:
+    path = made(tmp_path / f"a.{ending}", "-c:v", codec, "-bf", "2", source="testsrc=s=64x48:r=25:d=1")
+    assert check(path, 25) == pytest.approx([number / 25 for number in range(25)])
+    with Decoder(path, start=0.161, filters="null") as decoder:
+        assert next(decoder).time_s == pytest.approx(0.16)
+
+
+@pytest.mark.parametrize("options", [{}, {"isolated": True}, {"filters": "null"}])
+@pytest.mark.parametrize("pixel_format", ["rgb24", "gray"])
+def test_columns_that_a_codec_hides_at_the_left_are_not_returned(
+    tmp_path: Path, pixel_format: str, options: dict[str, Any]
+) -> None:
+    whole = made(tmp_path / "whole.mp4", *H264, source="testsrc2=s=64x48:r=25:d=0.2")
+    path = tmp_path / "a.mp4"
+    ffmpeg("-i", whole, "-c", "copy", "-bsf:v", "h264_metadata=crop_left=10:crop_top=4:crop_right=2", path)
+    with Decoder(whole, pixel_format=pixel_format) as decoder:
+        wanted = [frame[4:, 10:62] for frame in decoder]
+    with Decoder(path, pixel_format=pixel_format, **options) as decoder:
+        assert decoder.size == (52, 44)
+        for frame, picture in zip(decoder, wanted, strict=True):
+            assert np.array_equal(frame, picture)
 
 
 def test_times_that_go_back_lead_to_the_same_frames_everywhere(tmp_path: Path) -> None:

@@ -157,6 +157,7 @@ def test_whole_audio_is_no_error_if_libav_overestimates_its_length(tmp_path: Pat
     assert (probe(path).duration_s or 0.0) > 20
     with AudioDecoder(path) as audio:
         assert len(audio.read_all()) == pytest.approx(18 * audio.sample_rate, rel=0.01)
+        assert audio.window(17.8, 0.5).any()
 
 
 @pytest.fixture(scope="module")
@@ -335,6 +336,27 @@ def test_joined_flac_raises(tmp_path: Path) -> None:
         audio.read_all()
     with AudioDecoder(path, conceal_errors=True) as audio:
         assert len(audio.read_all()) > 1.5 * audio.sample_rate
+
+
+def test_a_flac_file_that_was_cut_off_another_is_whole_unless_its_beginning_is_damaged(
+    tmp_path: Path,
+) -> None:
+    part(tmp_path / "a.flac", "-ac", "1", seconds=3)
+    cut = tmp_path / "cut.flac"
+    ffmpeg("-ss", "1.3", "-i", tmp_path / "a.flac", "-c", "copy", cut)
+    with AudioDecoder(tmp_path / "a.flac") as audio:
+        samples = audio.read_all()
+    with AudioDecoder(cut) as audio:
+        got = audio.read_all()
+        assert np.array_equal(audio.window(1.0, 0.3), got[44_100 : 44_100 + 13_230])
+    assert 1.5 * 44_100 < len(got) < 2 * 44_100 and np.array_equal(got, samples[-len(got) :])
+    begins = cut.read_bytes().index(b"\xff\xf8")
+    for place in (0, 2, 5000):
+        damaged = bytearray(cut.read_bytes())
+        damaged[begins + place] ^= 0xFF
+        (tmp_path / "damaged.flac").write_bytes(damaged)
+        with AudioDecoder(tmp_path / "damaged.flac") as audio, pytest.raises(DecoderError):
+            audio.read_all()
 
 
 def test_start_and_duration_include_pauses(tmp_path: Path) -> None:

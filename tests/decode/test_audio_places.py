@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import math
 import os
+import shutil
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,6 +54,9 @@ SOUNDS = {
     "a.wma": (),
     "a.mov": ("-c:a", "alac"),
     "mp3.avi": ("-c:a", "libmp3lame"),
+    # libav makes wrong times of it, or finds a wrong place.
+    "flac.asf": ("-c:a", "flac"),
+    "flac.wav": ("-c:a", "flac"),
 }
 MONO = {"sample_rate": 16_000, "channels": 1}
 
@@ -207,6 +212,32 @@ def test_a_window_after_a_lost_packet_is_the_same_after_a_seek(name: str, tmp_pa
         assert np.abs(audio.window(5, 0.5) - near).max() <= 1e-6
 
 
+@pytest.mark.parametrize("frame_ms", ["20", "60"])
+def test_the_priming_of_chained_opus_is_no_pause(frame_ms: str, folder: Path, tmp_path: Path) -> None:
+    first, second, chained = made(folder, "a.opus"), tmp_path / "b.opus", tmp_path / "chained.opus"
+    ffmpeg("-f", "lavfi", "-i", SWEEP, "-ar", "48000", "-frame_duration", frame_ms, second)
+    chained.write_bytes(first.read_bytes() + second.read_bytes())
+    samples, rate = whole(chained)
+    with AudioDecoder(chained) as audio:
+        assert np.array_equal(audio.window(7.5, 0.5), samples[round(7.5 * rate) : round(8 * rate)])
+
+
+@pytest.mark.parametrize("name", ["a.wav", "a.flac"])
+def test_windows_are_exact_if_times_are_about_those_of_samples(
+    name: str, folder: Path, tmp_path: Path
+) -> None:
+    """mkvmerge's unit of times is that of a sample, in whole nanoseconds, and times within a block are sums."""
+    if shutil.which("mkvmerge") is None:
+        pytest.skip("mkvmerge is not installed")
+    subprocess.run(["mkvmerge", "-q", "-o", tmp_path / "a.mka", made(folder, name)], check=True)
+    samples, rate = whole(tmp_path / "a.mka")
+    starts_s = [2.6, 3.3, 4.45, 5.039]
+    with AudioDecoder(tmp_path / "a.mka") as audio:
+        for start_s, window in zip(starts_s, audio.windows(starts_s, 0.3), strict=True):
+            begin = round(start_s * rate)
+            assert np.array_equal(window, samples[begin : begin + len(window)])
+
+
 def test_only_libav_reads_windows(folder: Path) -> None:
     with AudioDecoder(made(folder, "a.wav"), settings=DecoderSettings(ffmpeg=ffmpegs()[-1])) as audio:
         assert audio.engine.name == "ffmpeg"
@@ -225,6 +256,16 @@ def test_an_mp4_ends_where_its_container_says(folder: Path) -> None:
     """AAC fills its last packet."""
     for dtype in ("float32", "int16"):
         assert len(whole(made(folder, "a.m4a"), dtype=dtype)[0]) == SECONDS * RATE
+
+
+def test_an_mp4_that_is_joined_keeps_its_last_samples(folder: Path, tmp_path: Path) -> None:
+    """The first part's last packet overlaps the second part."""
+    source = made(folder, "a.m4a")
+    (tmp_path / "list.txt").write_text(f"file '{source}'\n" * 2)
+    ffmpeg("-f", "concat", "-safe", "0", "-i", tmp_path / "list.txt", "-c", "copy", tmp_path / "joined.m4a")
+    samples, _ = whole(source)
+    joined, _ = whole(tmp_path / "joined.m4a")
+    assert np.array_equal(joined[-RATE:], samples[-RATE:])
 
 
 @pytest.mark.parametrize(

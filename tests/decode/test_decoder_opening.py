@@ -16,6 +16,7 @@ from support.media import nothing_is_left as nothing_is_left
 from support.processes import script
 
 from penstock import Decoder, DecoderError, Encoder, FFmpegWarning, probe
+from penstock._facts.opening import open_media
 from penstock.video import DecoderSettings, EncoderSettings, find_ffmpeg
 
 
@@ -70,6 +71,59 @@ def test_facts_stay_those_of_the_opened_file_after_its_name_is_reused(tmp_path: 
         frames.extend(decoder)
         assert len(frames) == told.video[0].frames
     assert (info, media) == (told.video[0], told)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("-pix_fmt", "yuv420p10le"),
+        ("-pix_fmt", "yuv444p"),
+        ("-pix_fmt", "yuvj420p", "-color_primaries", "bt470bg", "-colorspace", "bt470bg"),
+        ("-x264-params", "tff=1", "-flags", "+ildct+ilme"),
+        ("-vf", "setsar=4/3"),
+        ("-vf", "setpts=N*(1+gt(N\\,9))/25/TB", "-fps_mode", "vfr"),
+        ("-f", "lavfi", "-i", "sine=d=1", "-c:a", "aac"),
+    ],
+)
+@pytest.mark.parametrize("without", [b"", b"pasp", b"colr"])
+def test_facts_are_the_same_if_libav_decodes_no_frame_for_them(
+    tmp_path: Path, options: tuple[str, ...], without: bytes
+) -> None:
+    path = tmp_path / "clip.mp4"
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:d=1", *options, "-c:v", "libx264", path)
+    path.write_bytes(path.read_bytes().replace(without or b"pasp", b"free" if without else b"pasp"))
+    told = probe(path)
+    with open_media(f"file:{path}", decodes_first=True) as media:
+        has_decoded = media.streams.video[0].codec_context.sample_aspect_ratio is not None
+        assert media.streams.video[0].codec_context.has_b_frames and not has_decoded
+    with Decoder(path) as decoder:
+        assert decoder.file == told
+
+
+@pytest.mark.parametrize("name", ["fragmented", "h265", "h264_ts"])
+def test_facts_are_the_same_of_files_that_libav_must_decode_for_them(name: str) -> None:
+    with Decoder(clip(name)) as decoder:
+        assert decoder.file == probe(clip(name))
+
+
+def test_facts_are_the_same_if_the_first_frame_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "clip.mp4"
+    data = bytearray(clip("h264").read_bytes())
+    at = data.index(b"mdat") + 900
+    data[at : at + 300] = bytes(300)
+    path.write_bytes(data)
+    with Decoder(path) as decoder:
+        assert decoder.file == probe(path) and decoder.pixel_format == "rgb24"
+        with pytest.raises(DecoderError):
+            decoder.read()
+
+
+def test_no_media_whose_first_bytes_would_be_an_enormous_box_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "no media"
+    path.write_bytes(b"\0\0\0\1mdat" + b"\xff" * 8)
+    with pytest.raises(DecoderError):
+        Decoder(path)
 
 
 def test_header_with_a_wrong_number_of_frames_warns(tmp_path: Path) -> None:

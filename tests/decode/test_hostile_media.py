@@ -13,7 +13,7 @@ from support.clips import clip
 from support.command_line import run
 
 from penstock import AudioDecoder, Decoder, DecoderError, probe
-from penstock._ffmpeg.command import endpoints
+from penstock._formats.containers import LEADING_ELSEWHERE
 from penstock.video import DecoderSettings
 
 HLS = "#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\n{url}\n#EXT-X-ENDLIST\n"
@@ -111,5 +111,5 @@ def test_ffmpeg_reads_only_the_container_that_was_probed(tmp_path: Path) -> None
 def test_libav_knows_the_refused_containers() -> None:
     """A name that libav changes would be allowed from then on."""
     known = av.formats_available
-    assert {"hls", "concat", "sdp", "rtsp"} <= known & endpoints.PLAYLIST_CONTAINERS
-    assert {"matroska", "mov", "mpegts"} <= known - endpoints.PLAYLIST_CONTAINERS
+    assert {"hls", "concat", "sdp", "rtsp"} <= known & LEADING_ELSEWHERE
+    assert {"matroska", "mov", "mpegts"} <= known - LEADING_ELSEWHERE

@@ -22,6 +22,15 @@ _GRID = (
     "lnzgAl;KH0RV0c~r1GpvT62;3<)C}7aT)aT^1`X=Woha&)T|5@a4Cv<ZE4-#9>ebNbuxPc0K36`c>"
 )
 
+# heif-enc of a picture of 66 × 67 pixels, from red at the top to blue.
+_ODD = (
+    "c-muNV30^FsVvAy%}izhg51nBLkOF3U2bYgA_D{{W~Ag4LD>uinaL##Xn?OEvm_VHVgh1;%#=ik5+?>{AZd}Alb_58WVkp0<ryJb"
+    "7|+323_%D{IL!gpmzkFaH&qnKNo4}50IJC-OEzRc5(FzrFUm{-F>huT6cqsJ?U@D1`9QiHsM?v4g#+$fxep9~{{H&Kz`)O}05nb9"
+    "fsu#t|9_AIW`?;tKqQ0QE+z*>pq#c7BO|KB0+mK})osx$RhI4CAs}F&01^cgib_EB>@JK4i#8}Z0BsS;EG|fe+UNxGJr*%g@CX!S"
+    "R%C(%n7O#PfRt2bK`t!hfdRwR$i%?J#M}awDN0R)1$jzlZaO&NKtUFj3kh;R4aW7t4Nq&TUsatq|9eUGtG3a-FHKqt)FpO5d$jUE"
+    "+ux9P#pih+&kmTvJdbN?=r_x?2WNK7Sh_0yey;cZWkLOCWR539Uszfi+n}^^?Y|}f1v+u@"
+)
+
 
 @pytest.fixture
 def grid(tmp_path: Path) -> Path:
@@ -44,6 +53,16 @@ def test_probe_says_that_a_stream_is_a_tile(grid: Path) -> None:
 def test_a_tile_can_be_asked_for(grid: Path) -> None:
     with Decoder(grid, stream=3) as decoder:
         assert next(decoder)[0, 0].tolist() == pytest.approx([255, 255, 0], abs=9)
+
+
+def test_a_picture_in_a_single_tile_is_returned(tmp_path: Path) -> None:
+    path = tmp_path / "odd.heic"
+    path.write_bytes(zlib.decompress(base64.b85decode(_ODD)))
+    with Decoder(path) as decoder:
+        [frame] = decoder
+        assert not decoder.stream.is_tile and decoder.size == (66, 68)
+        assert frame[0, 0].tolist() == pytest.approx([255, 0, 0], abs=9)
+        assert frame[66, 65].tolist() == pytest.approx([0, 0, 255], abs=9)
 
 
 @pytest.mark.parametrize("options", [{}, {"isolated": True}])

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.cases import PATIENCE_S, eventually
 from support.clips import clip
@@ -24,7 +25,7 @@ from support.processes import start_script
 from support.servers import http_server
 from support.this_process import are_asleep
 
-from penstock import ClosedError, Decoder, DecoderError, FFmpegWarning, StalledError
+from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, FFmpegWarning, StalledError
 from penstock.video import DecoderSettings, find_ffmpeg, prefetch
 
 
@@ -142,6 +143,84 @@ def test_the_audio_of_a_url_begins_with_the_first_frame(long: Path) -> None:
         samples = audio.read_all()
         assert next(decoder).time_s == 25.0
         assert samples[0, 0] == pytest.approx(0.25, abs=1e-4) and len(samples) == 8720
+
+
+SOUNDS = {
+    "a.m4a": ("-movflags", "+faststart"),
+    "film.mp4": ("-movflags", "+faststart"),
+    "film.mkv": (),
+    "film.flv": (),
+    "a.ts": ("-c:a", "aac"),
+    "a.ogg": ("-c:a", "libvorbis"),
+    "a.flac": (),
+    "a.mp3": (),
+    "a.wav": (),
+}
+
+
+def sound_file(name: str, folder: Path, seconds: int = 9) -> Path:
+    picture = ("-f", "lavfi", "-i", f"testsrc2=s=64x48:r=5:d={seconds}") * name.startswith("film")
+    wave = f"aevalsrc='0.5*sin(t*(900+90*t))':s=44100:d={seconds}"
+    sweep = ("-f", "lavfi", "-i", wave, "-aac_pns", "0")
+    ffmpeg(*picture, *sweep, *SOUNDS[name], folder / name)
+    return folder / name
+
+
+@pytest.mark.parametrize("has_ranges", [False, True])
+@pytest.mark.parametrize("name", [*SOUNDS])
+def test_a_url_gives_the_audio_of_its_file(name: str, has_ranges: bool, tmp_path: Path) -> None:
+    path = sound_file(name, tmp_path)
+    with AudioDecoder(path) as audio:
+        whole = audio.read_all()
+    with AudioDecoder(path, start=6.2, duration=0.5) as audio:
+        part = audio.read_all()
+    with http_server(path.read_bytes(), has_ranges=has_ranges) as server:
+        with AudioDecoder(server.url) as audio:
+            assert audio.engine.name == "libav" and audio.pid is None
+            assert np.array_equal(audio.read_all(), whole)
+        assert has_ranges or server.offsets == [0]
+        with AudioDecoder(server.url, start=6.2, duration=0.5) as audio:
+            assert np.abs(audio.read_all() - part).max() <= 1e-6 and len(part) == 22_050
+        with AudioDecoder(server.url) as audio, pytest.raises(ValueError, match="URL"):
+            audio.window(1, 1)
+
+
+def test_audio_of_a_server_that_pauses_is_late_and_whole(tmp_path: Path) -> None:
+    data = sound_file("a.wav", tmp_path, 30).read_bytes()
+    with http_server(data, stops_at=len(data) // 2) as server, AudioDecoder(server.url) as audio:
+        got = []
+        with pytest.raises(StalledError) as caught:
+            while True:
+                got.append(audio.read(timeout=0.5))
+        assert got and caught.value.seconds == 0.5
+        server.goes_on.set()
+        assert sum(len(block) for block in [*got, *audio]) == 30 * 44_100  # type: ignore[misc, arg-type]
+
+
+def test_audio_of_a_server_that_stops_does_not_end(tmp_path: Path) -> None:
+    data, settings = sound_file("a.wav", tmp_path, 30).read_bytes(), DecoderSettings(stall_timeout=0.7)
+    with (
+        http_server(data, stops_at=len(data) // 2) as server,
+        AudioDecoder(server.url, settings=settings) as audio,
+    ):
+        for _ in range(2):
+            with pytest.raises(StalledError) as caught:
+                audio.read_all()
+            assert caught.value.seconds == 0.7
+    with http_server(b"", stops_at=0) as server, pytest.raises(StalledError):
+        AudioDecoder(server.url, settings=settings)
+
+
+def test_the_end_of_audio_without_a_length_warns(tmp_path: Path) -> None:
+    path = sound_file("a.ts", tmp_path)
+    with http_server(path.read_bytes()) as server:
+        server.has_length = False
+        with AudioDecoder(server.url) as audio, pytest.warns(FFmpegWarning, match="length"):
+            assert len(audio.read_all()) > 9 * 44_100
+        server.data = server.data[: len(server.data) // 2]
+        server.has_length, server.is_chunked = True, True
+        with AudioDecoder(server.url) as audio, pytest.raises(DecoderError):
+            audio.read_all()
 
 
 def test_a_server_that_keeps_its_connections_sends_all_frames(tmp_path: Path) -> None:

@@ -49,8 +49,9 @@ from penstock import (
     EncoderError,
     StalledError,
 )
-from penstock._ffmpeg.command.pixel_formats import PIXEL_FORMATS, frame_layout
+from penstock._ffmpeg.command.pixel_formats import frame_layout
 from penstock._ffmpeg.command.settings import with_knobs
+from penstock._formats.pixel_formats import PIXEL_FORMATS
 from penstock.video import AudioTrack, EncodeReport, EncoderSettings, EncoderStats, find_ffmpeg
 
 WIDTH, HEIGHT = SIZE

@@ -11,9 +11,9 @@ from support.cases import a_few, needs
 
 from benchmarks.harness.content import Film
 from penstock import Decoder, Encoder
-from penstock._encoding.encoders import _LEVELS
 from penstock._encoding.plan import plan
 from penstock._encoding.request import Request
+from penstock._formats.encoders import known, with_quality
 from penstock.video import DecoderSettings, EncoderSettings
 
 FRAMES = 6
@@ -28,7 +28,7 @@ def options_of(output: str, **arguments: Any) -> dict[str, object]:
 def test_explicit_crf_and_options_override_quality(tmp_path: Path) -> None:
     output = str(tmp_path / "a.mp4")
     good = options_of(output, quality="good")
-    assert good["crf"] == _LEVELS["libx264"][1]["crf"]
+    assert good["crf"] == known("libx264").levels[1]["crf"]
     assert options_of(output, quality="good", crf=30)["crf"] == "30"
     assert options_of(output, quality="good", preset="fast") == good | {"preset": "fast"}
     assert options_of(output, quality="good", options={"b:v": "1M"}) == {"b:v": "1M"}
@@ -220,5 +220,5 @@ def test_quality_level_looks_alike_with_each_encoder(tmp_path: Path, ffmpeg: str
         return path
 
     wanted = measured("libx264")
-    told = {codec: measured(codec) for codec in _LEVELS}
+    told = {codec: measured(codec) for codec in with_quality(is_lossless=False)}
     assert all(abs(one - wanted) < BAND_DB for one in told.values()), told

@@ -13,7 +13,8 @@ from support.cases import a_few, ffmpegs
 from support.media import ffmpeg
 
 import penstock
-from penstock._ffmpeg.command.pixel_formats import PIXEL_FORMATS, frame_layout
+from penstock._ffmpeg.command.pixel_formats import frame_layout
+from penstock._formats.pixel_formats import PIXEL_FORMATS
 from penstock.video import AudioTrack, EncoderSettings, find_ffmpeg
 
 SIZE = (64, 48)

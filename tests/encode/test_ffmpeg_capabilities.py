@@ -10,8 +10,9 @@ from support.clips import clip
 from support.processes import script
 
 from penstock import Decoder, Encoder
-from penstock._ffmpeg.command.pixel_formats import PIXEL_FORMATS
 from penstock._ffmpeg.program import capabilities
+from penstock._formats.encoders import common
+from penstock._formats.pixel_formats import PIXEL_FORMATS
 from penstock.errors import DecoderError, EncoderError
 from penstock.video import DecoderSettings, EncoderSettings, find_ffmpeg
 
@@ -155,7 +156,7 @@ def test_codecs_that_ffmpeg_accepts_pass(ffmpeg: str, codec: str) -> None:
 
 def test_common_codecs_are_not_looked_up(tmp_path: Path) -> None:
     program = str(script(tmp_path / "program", f"touch {tmp_path}/asked"))
-    for codec in capabilities.COMMON_CODECS:
+    for codec in common():
         capabilities.check_codec(program, codec)
     assert not (tmp_path / "asked").exists()
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from support.processes import run_script, succeeded
 
-from penstock._ffmpeg.command import containers, endpoints
+from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.endpoints import Output
+from penstock._formats import containers
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,9 @@ from pathlib import Path
 import pytest
 from support.processes import script
 
-from penstock._ffmpeg.command.pixel_formats import (
-    PIXEL_FORMATS,
-    divides_evenly,
-    frame_layout,
-    is_gray,
-    is_rgb,
-    subsampling,
-)
+from penstock._ffmpeg.command.pixel_formats import frame_layout
 from penstock._ffmpeg.program import capabilities
+from penstock._formats.pixel_formats import PIXEL_FORMATS, divides_evenly, is_gray, is_rgb, subsampling
 from penstock.errors import EncoderError
 from penstock.video import find_ffmpeg
 

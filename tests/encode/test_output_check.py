@@ -19,9 +19,10 @@ from support.media import ffmpeg
 from support.processes import run_script
 
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
-from penstock._ffmpeg.command.pixel_formats import FrameLayout, frame_layout, is_gray
+from penstock._ffmpeg.command.pixel_formats import FrameLayout, frame_layout
 from penstock._ffmpeg.command.settings import with_knobs
 from penstock._ffmpeg.program import capabilities
+from penstock._formats.pixel_formats import is_gray
 from penstock.errors import DecoderError
 from penstock.video import AudioTrack, Colors, EncoderSettings, find_ffmpeg
 

@@ -15,16 +15,17 @@ from support.cases import a_few, needs
 from support.processes import script
 
 from penstock import AudioDecoder, Decoder, Encoder, EncoderError, FFmpegWarning, StalledError, probe
-from penstock._encoding import listed, rehearsal
+from penstock._encoding import rehearsal
 from penstock._encoding.plan import plan
 from penstock._encoding.request import Request
+from penstock._formats import containers
 from penstock.video import AudioTrack, Colors, EncoderSettings
 
 SIZE = (160, 120)
 ENDINGS = {"gif": "gif", "matroska": "mkv", "mov": "mov", "mp4": "mp4", "webm": "webm"}
 SOUND_ENCODERS = {"mp3": "libmp3lame", "opus": "libopus"}
-PAIRS = [(name, codec) for name in ENDINGS for codec in listed.PAIRS[name]]
-SOUNDS = [(name, codec) for name, codecs in listed.SOUNDS.items() for codec in codecs]
+PAIRS = [(name, codec) for name in ENDINGS for codec in containers.known(name).listed]
+SOUNDS = [(name, codec) for name in ENDINGS for codec in containers.known(name).listed_audio]
 
 
 def verdict(output: Path, ffmpeg: str, **arguments: Any) -> rehearsal.Verdict:
@@ -50,7 +51,7 @@ def test_listed_pair_reads_back_unchanged(
 def test_listed_audio_reads_back_unchanged(tmp_path: Path, ffmpeg: str, container: str, codec: str) -> None:
     track = AudioTrack(48_000, 2, dtype="int16", codec=SOUND_ENCODERS.get(codec, codec))
     path = tmp_path / f"a.{ENDINGS[container]}"
-    assert verdict(path, ffmpeg, codec=listed.PAIRS[container][0], fps=25, audio=track).is_clean
+    assert verdict(path, ffmpeg, codec=containers.known(container).listed[0], fps=25, audio=track).is_clean
 
 
 @pytest.mark.parametrize("ending", ["avi", "flv", "nut", "ts"])

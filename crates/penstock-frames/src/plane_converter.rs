@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use penstock_core::engine::{Own, Stopwatch};
 use penstock_core::{Buffer, Error, Pool, Region};
-use penstock_pixels::{Band, Conversion, CopyBand, PlaneCopy, PlaneSize, Planes};
+use penstock_pixels::{Band, Conversion, CopyBand, Delivery, PlaneCopy, PlaneSize, Planes};
 
 use crate::crew::{Part, Work, WorkGroup};
 
@@ -54,6 +54,24 @@ impl PlaneMethod {
         }
     }
 
+    /// The size of its output as the only plane; none if it has several.
+    fn packed_size(&self) -> Option<PlaneSize> {
+        match self {
+            Self::Convert(conversion) => conversion.packed_size(),
+            Self::Copy(copy) => match copy.input_sizes() {
+                [only] => Some(*only),
+                _ => None,
+            },
+        }
+    }
+
+    fn deliver(&self, planes: &Planes<'_>, delivery: &Delivery, output: &mut [u8]) {
+        match self {
+            Self::Convert(conversion) => delivery.convert(conversion, planes, output),
+            Self::Copy(_) => delivery.copy(planes, output),
+        }
+    }
+
     fn make(&self, planes: &Planes<'_>, band: FrameBand) {
         match (self, band) {
             (Self::Convert(conversion), FrameBand::Convert(mut band)) => {
@@ -78,20 +96,61 @@ pub struct PlaneConverter {
 #[derive(Debug)]
 struct Shared {
     method: PlaneMethod,
+    delivery: Option<Delivery>,
     converting: Stopwatch,
+}
+
+impl Shared {
+    fn output_bytes(&self) -> usize {
+        self.delivery.as_ref().map_or_else(|| self.method.output_bytes(), Delivery::output_bytes)
+    }
+
+    /// The work on a frame, in so many parts; in one if it is delivered in another form.
+    fn parts(self: &Arc<Self>, planes: Planes<'static>, bands: usize, frame: &'static mut [u8]) -> Vec<Part> {
+        if self.delivery.is_some() {
+            return vec![self.part(move |shared| {
+                let delivery = shared.delivery.as_ref().expect("it is there, as seen above");
+                shared.method.deliver(&planes, delivery, frame);
+            })];
+        }
+        let bands = self.method.bands(bands, frame).into_iter();
+        bands.map(|band| self.part(move |shared| shared.method.make(&planes, band))).collect()
+    }
+
+    fn part(self: &Arc<Self>, make: impl FnOnce(&Self) + Send + 'static) -> Part {
+        let shared = Arc::clone(self);
+        Box::new(move || {
+            let start = Instant::now();
+            make(&shared);
+            shared.converting.add(start.elapsed());
+        })
+    }
 }
 
 impl PlaneConverter {
     /// Creates a converter that keeps at most `keep_slots` unused frames, and that at most `most_workers` of the crew serve at the same
     /// time. With 0, each frame is made by whoever waits for it; also on a process that may use a single CPU only.
-    #[must_use]
-    pub fn new(method: PlaneMethod, keep_slots: usize, most_workers: usize) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsuitable`]: the method doesn't make the picture that is delivered.
+    pub fn new(
+        method: PlaneMethod,
+        delivery: Option<Delivery>,
+        keep_slots: usize,
+        most_workers: usize,
+    ) -> Result<Self, Error> {
+        if let Some(delivery) = &delivery
+            && method.packed_size() != Some(delivery.picture())
+        {
+            return Err(Error::Unsuitable("the planes do not become the picture that is delivered".into()));
+        }
         let sizes = method.input_sizes();
-        let pool = Pool::of_slots(method.output_bytes(), keep_slots);
+        let shared = Arc::new(Shared { method, delivery, converting: Stopwatch::default() });
+        let pool = Pool::of_slots(shared.output_bytes(), keep_slots);
         let group = WorkGroup::new(most_workers);
-        let bands = (method.output_bytes() / BAND_BYTES).clamp(1, group.most_workers() + 1);
-        let shared = Arc::new(Shared { method, converting: Stopwatch::default() });
-        Self { shared, sizes, pool, group, bands }
+        let bands = (shared.output_bytes() / BAND_BYTES).clamp(1, group.most_workers() + 1);
+        Ok(Self { shared, sizes, pool, group, bands })
     }
 
     /// Begins to make a frame of planes, each with the bytes from a row to the one below it (negative if rows lie bottom-up; then the
@@ -112,7 +171,7 @@ impl PlaneConverter {
         });
         let sources =
             Planes::new(&self.sizes, given).map_err(|error| Error::Unsuitable(error.to_string().into()))?;
-        let (wanted, got) = (self.shared.method.output_bytes(), output.as_ref().map(Buffer::len));
+        let (wanted, got) = (self.shared.output_bytes(), output.as_ref().map(Buffer::len));
         if let Some(got) = got
             && got != wanted
         {
@@ -123,15 +182,7 @@ impl PlaneConverter {
         // thread writes to the slice: see `InFlight`.
         let frame: &'static mut [u8] =
             unsafe { slice::from_raw_parts_mut(output.as_mut_ptr(), output.len()) };
-        let parts = self.shared.method.bands(self.bands, frame).into_iter().map(|band| {
-            let shared = Arc::clone(&self.shared);
-            Box::new(move || {
-                let start = Instant::now();
-                shared.method.make(&sources, band);
-                shared.converting.add(start.elapsed());
-            }) as Part
-        });
-        let work = self.group.begin(parts.collect());
+        let work = self.group.begin(self.shared.parts(sources, self.bands, frame));
         Ok(PlaneJob(Own::new(InFlight { work, output, _planes: planes })))
     }
 
@@ -193,7 +244,8 @@ mod tests {
 
     fn copying(keep_slots: usize, most_workers: usize) -> PlaneConverter {
         let sizes = vec![PlaneSize { rows: 3, row_bytes: 2 }, PlaneSize { rows: 1, row_bytes: 4 }];
-        PlaneConverter::new(PlaneMethod::Copy(PlaneCopy::new(sizes).unwrap()), keep_slots, most_workers)
+        PlaneConverter::new(PlaneMethod::Copy(PlaneCopy::new(sizes).unwrap()), None, keep_slots, most_workers)
+            .unwrap()
     }
 
     fn planes(first: Vec<u8>) -> Vec<(Box<dyn Region>, isize)> {

@@ -91,6 +91,14 @@ impl Conversion {
         if self.frames.options.vertical_flip { height - last..height - first } else { first..last }
     }
 
+    /// The size of the only plane of an output frame; none if it has several.
+    #[must_use]
+    pub fn packed_size(&self) -> Option<PlaneSize> {
+        let [plane] = self.frames.options.output.planes() else { return None };
+        let &Frames { output_width, output_height, .. } = &self.frames;
+        Some(PlaneSize { rows: output_height, row_bytes: plane.row_bytes(output_width) })
+    }
+
     /// The sizes of the planes of an input frame.
     pub fn input_sizes(&self) -> impl ExactSizeIterator<Item = PlaneSize> {
         self.frames.input_sizes()
@@ -143,6 +151,21 @@ impl Conversion {
         for first in all.clone().step_by(self.strip_rows) {
             self.convert_rows(first..(first + self.strip_rows).min(all.end), input, band);
         }
+    }
+
+    /// Converts one strip to packed pixels, whose rows have so many bytes, and returns which rows it has.
+    pub(super) fn convert_packed_strip(
+        &self,
+        strip: usize,
+        row_bytes: usize,
+        input: &Planes<'_>,
+        output: &mut Vec<u8>,
+    ) -> Range<usize> {
+        let first = strip * self.strip_rows;
+        let rows = first..(first + self.strip_rows).min(self.frames.output_height);
+        output.resize(rows.len() * row_bytes, 0);
+        self.convert_rows(rows.clone(), input, &mut Band::packed(rows.clone(), output));
+        rows
     }
 
     fn convert_rows(&self, rows: Range<usize>, input: &Planes<'_>, band: &mut Band<'_>) {

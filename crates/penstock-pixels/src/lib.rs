@@ -4,7 +4,7 @@
 //!
 //! A [`Conversion`] is made from [`ConversionOptions`]. Output frames have their planes one after another, as in FFmpeg's
 //! `rawvideo`; input frames too, or [`Planes`] with strides, from which [`Band`]s are made. A [`PlaneCopy`] joins planes of any format.
-//! A [`Quantizer`] makes whole samples of floats.
+//! A [`Quantizer`] makes whole samples of floats, and a [`Delivery`] floats of whole samples.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -16,6 +16,7 @@ mod avx2_deep;
 mod avx2_pixels;
 mod channel;
 mod conversion;
+mod delivery;
 mod factors;
 mod format;
 #[cfg(target_arch = "x86_64")]
@@ -33,6 +34,7 @@ mod to_rgb;
 mod to_yuv;
 
 pub use conversion::Conversion;
+pub use delivery::{Delivery, DeliveryOptions};
 pub use format::PixelFormat;
 pub use options::{ConversionOptions, Matrix, OddSize, Range, Unsupported};
 pub use plane_copy::{CopyBand, PlaneCopy};

@@ -53,6 +53,11 @@ impl<'a> Band<'a> {
         Self { rows: 0..height, planes }
     }
 
+    /// Rows of packed pixels.
+    pub(super) fn packed(rows: Range<usize>, output: &'a mut [u8]) -> Self {
+        Self { rows, planes: vec![output] }
+    }
+
     /// Takes the rows before `end` off, which is even.
     pub(super) fn split_off(&mut self, frames: &Frames, end: usize) -> Self {
         let formats = frames.options.output.planes().iter();

@@ -9,6 +9,7 @@ mod chunk;
 mod confinement;
 mod conversion;
 mod cpu;
+mod delivery;
 mod errors;
 mod fifo;
 mod finalization;
@@ -57,6 +58,8 @@ mod _native {
     use crate::conversion::Conversion;
     #[pymodule_export]
     use crate::cpu::_topology;
+    #[pymodule_export]
+    use crate::delivery::Delivery;
     #[pymodule_export]
     use crate::fifo::{_fifo_open, _fifo_open_async, _make_pipe, FifoTicket};
     #[pymodule_export]

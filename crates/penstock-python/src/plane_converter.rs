@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 
 use crate::buffer::{export_plane, export_space, release_parked};
 use crate::conversion::Conversion;
+use crate::delivery::Delivery;
 use crate::errors::{OrRaise, no_memory};
 use crate::parked::ReleaseAtEnd;
 use crate::slot::Slot;
@@ -23,20 +24,25 @@ use crate::slot::Slot;
 ///     keep_slots: how many unused frames are kept for use again, until the converter is gone.
 ///     threads: how many threads may work for this converter at the same time. With 0, and in a process that may use a
 ///         single CPU, the thread that waits for a frame makes it.
+///     delivery: makes arrays of that. None: the frames are those.
 ///
 /// Raises:
-///     ValueError: ``rows`` are not those of the conversion's input, or too many.
+///     ValueError: ``rows`` are not those of the conversion's input, or too many; or they don't become the picture that
+///         is delivered.
 #[pyclass(frozen, name = "_PlaneConverter", module = "penstock._native")]
 pub(crate) struct PlaneConverter(penstock_frames::PlaneConverter);
 
 #[pymethods]
 impl PlaneConverter {
     #[new]
+    #[pyo3(signature = (conversion, rows, keep_slots, threads, delivery=None))]
     fn new(
+        py: Python<'_>,
         conversion: Option<&Conversion>,
         rows: Vec<(usize, usize)>,
         keep_slots: usize,
         threads: usize,
+        delivery: Option<&Delivery>,
     ) -> PyResult<Self> {
         let sizes: Vec<_> = rows.into_iter().map(|(rows, row_bytes)| PlaneSize { rows, row_bytes }).collect();
         let method = match conversion {
@@ -51,7 +57,9 @@ impl PlaneConverter {
                 PlaneCopy::new(sizes).ok_or_else(|| PyValueError::new_err("the planes are too large"))?,
             ),
         };
-        Ok(Self(penstock_frames::PlaneConverter::new(method, keep_slots, threads)))
+        let delivery = delivery.map(|delivery| delivery.0.clone());
+        let made = penstock_frames::PlaneConverter::new(method, delivery, keep_slots, threads);
+        made.or_raise_of(py, "decoder").map(Self)
     }
 
     /// Begin a frame. Its job holds ``planes`` and ``out`` until ``wait`` returns or the job is dropped. Nobody may

@@ -7,18 +7,10 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock._formats import codecs, containers, images
+
 # A larger video is not shown: notebooks keep what they show, as text.
 _MOST_BYTES = 8_000_000
-# What current browsers play (developer.mozilla.org: "Media container formats", "Image file type and format guide").
-_VIDEOS = {".mp4": "mp4", ".m4v": "mp4", ".webm": "webm"}
-_CODECS = {
-    "h264": ("yuv420p", "yuvj420p"),
-    "vp8": ("yuv420p",),
-    "vp9": ("yuv420p", "yuv420p10le"),
-    "av1": ("yuv420p", "yuv420p10le"),
-}
-_PICTURES = {f".{kind}": f"image/{kind}" for kind in ("apng", "avif", "gif", "jpeg", "png", "webp")}
-_PICTURES[".jpg"] = "image/jpeg"
 
 
 class HtmlTable:
@@ -63,11 +55,11 @@ def player(path: str) -> str:
         data = b64encode(file.read_bytes()).decode()
     except OSError:
         return ""
-    if suffix in _PICTURES:
-        return f'<img src="data:{_PICTURES[suffix]};base64,{data}" style="max-width: 100%">'
-    if suffix in _VIDEOS and _is_played(path, _VIDEOS[suffix]):
-        kind = f"video/{_VIDEOS[suffix]}"
-        return f'<video controls src="data:{kind};base64,{data}" style="max-width: 100%"></video>'
+    if (media_type := images.known(suffix).media_type) is not None:
+        return f'<img src="data:{media_type};base64,{data}" style="max-width: 100%">'
+    container = containers.playing(suffix)
+    if container is not None and _is_played(path, container):
+        return f'<video controls src="data:video/{container};base64,{data}" style="max-width: 100%"></video>'
     return ""
 
 
@@ -78,7 +70,7 @@ def _is_played(path: str, container: str) -> bool:
     try:
         with av.open(f"file:{path}", format=container) as media:
             context: Any = media.streams.video[0].codec_context
-            return context.pix_fmt in _CODECS.get(context.codec.canonical_name, ())
+            return context.pix_fmt in codecs.known(context.codec.canonical_name).played_formats
     except (av.FFmpegError, OSError, IndexError):
         return False
 

@@ -29,7 +29,7 @@ Near = int | tuple[Literal["cpu"], int]
 """The owner of the L3 cache to share: a thread or process by its id, or a CPU by its number."""
 
 
-CodecName = Literal["auto", "zlib", "gzip", "zstd", "lz4"]
+CodecName = Literal["auto", "zlib", "gzip", "zstd", "lz4"]  # of bytes, not of video
 """A compressed format, or whichever the first bytes show."""
 
 ChecksumName = Literal["xxh3", "crc32"]

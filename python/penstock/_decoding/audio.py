@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -12,17 +13,19 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
+from penstock._common.deadline import Deadline
 from penstock._common.keywords import explains
 from penstock._common.messages import argument
 from penstock._decoding.engines import reasons_for_program
 from penstock._decoding.mixing import SampleForm, layout_of, matrix_of
-from penstock._decoding.open_sound import SoundInput
+from penstock._decoding.open_sound import OpenSound, chosen_audio, open_once
 from penstock._decoding.options import AudioDecodeOptions, SampleType
 from penstock._decoding.program_sound import ProgramInput, ProgramSound
-from penstock._decoding.session import DecoderBase, numbered_stream
+from penstock._decoding.session import DecoderBase
 from penstock._decoding.sound_engine import SoundEngine
-from penstock._facts.info import AudioInfo, MediaInfo, check_decodable, exact_zero, without_decoder
-from penstock._facts.probing import probe
+from penstock._facts.info import AudioInfo, MediaInfo, exact_zero
+from penstock._facts.opening import lacks_protocol
+from penstock._facts.probing import PATIENCE_S, answer_of, probe
 from penstock._facts.seeking import exact
 from penstock._facts.source import MediaSource, Source
 from penstock._ffmpeg.command import endpoints
@@ -48,10 +51,10 @@ class AudioDecoder(DecoderBase):
         clips = audio.windows([0.0, 2.5, 7.0], 1.0)  # 3 × 16,000 × 1
     ```
 
-    **Engine.** libav (PyAV) decodes regular files and bytes in this process, without an FFmpeg program. An FFmpeg
-    program, which the first read starts, reads pipes, FIFOs and URLs. It also reads files if you pass `input_options`,
-    `follow_playlists`, or `settings` with a program or a thread policy. `engine` reports which of the two reads, and
-    why.
+    **Engine.** libav (PyAV) decodes regular files, bytes and URLs in this process, without an FFmpeg program. It opens
+    a URL once, and has the time limits of `Decoder`. An FFmpeg program, which the first read starts, reads pipes,
+    FIFOs, and URLs whose protocol libav lacks. It also reads files if you pass `input_options`, `follow_playlists`, or
+    `settings` with a program or a thread policy. `engine` reports which of the two reads, and why.
 
     **Samples.** Floating-point samples are between -1 and 1, or beyond if the audio itself is louder than full scale.
     Blocks follow each other without a gap: if the file has no packets for some time, the gap is left out.
@@ -89,6 +92,7 @@ class AudioDecoder(DecoderBase):
         OSError: if no descriptor, memory, process or thread is left, here or in a later call.
         DecoderError: if the source is no media file, or has no audio; or if an FFmpeg program is needed and isn't
             found.
+        StalledError: if a server doesn't answer.
         ValueError: if an argument is impossible, or `matrix` has another number of columns than the audio has channels.
     """
 
@@ -138,23 +142,31 @@ class AudioDecoder(DecoderBase):
         self._opened = Source.of(source, given_input)
         with self._opened.closed_after_failure(source):
             reason = _why_program(self._opened, settings, given_input, follow_playlists=follow_playlists)
-            program = None if reason is None else find_decoding_ffmpeg(settings.ffmpeg)
-            self._media = probe(self._opened, follow_playlists=follow_playlists)
-            self._audio = _chosen(self._media, stream)
+            opening = partial(open_once, self._opened, stream, settings, is_strict=not conceal_errors)
+            sound = None if reason else _opened_sound(self._opened, opening)
+            self._media = (
+                sound.chosen.media if sound else probe(self._opened, follow_playlists=follow_playlists)
+            )
+            self._audio = sound.chosen.audio if sound else chosen_audio(self._media, stream)
             self._form = _form_of(self._audio, options, rows)
             self._zero = _first_s(self._media, self._audio)
-            chosen = self._opened, self._media, self._audio, not conceal_errors
             self._engine: SoundEngine | ProgramSound
-            if program is None or reason is None:
-                sound = SoundInput(*chosen, settings.threads)
+            if sound is not None:
                 self._engine = SoundEngine(sound, self._form, repr(self), self._part(options))
                 return
             if end is not None:
                 begins_s = max(0.0, float(self._zero)) if start is None else start
                 options = replace(options, end=None, duration=end - begins_s)
-            self._engine = ProgramSound(
-                ProgramInput(program, reason, *chosen, options), self._form, repr(self)
+            chosen = ProgramInput(
+                program=find_decoding_ffmpeg(settings.ffmpeg),
+                reason=reason or f"libav lacks the protocol {self._opened.path.partition('://')[0]}",
+                opened=self._opened,
+                media=self._media,
+                audio=self._audio,
+                is_strict=not conceal_errors,
+                options=options,
             )
+            self._engine = ProgramSound(chosen, self._form, repr(self))
 
     @property
     def stream(self) -> AudioInfo:
@@ -191,8 +203,8 @@ class AudioDecoder(DecoderBase):
             DecoderError: if the file is damaged or truncated, or has no audio that can be decoded, or the FFmpeg
                 program failed. All audio before was delivered. Or if that program is too old for the audio: 5.1 decodes
                 nothing of FLAC with 32 bits, and noise of PCM with 24 or 32 bits in MP4.
-            StalledError: if no block came within `timeout` seconds, or the program showed no sign of life for
-                ``stall_timeout``.
+            StalledError: if no block came within `timeout` seconds, or a server or the program showed no sign of life
+                for ``stall_timeout``. After such a server, nothing more is read.
             ClosedError: if the decoder is closed.
             RuntimeError: if a signal handler reads from the decoder that it interrupted.
         """
@@ -220,9 +232,9 @@ class AudioDecoder(DecoderBase):
 
         Each window has ``round(duration_s * sample_rate)`` samples, from ``round(start * sample_rate)`` on. They are
         those of ``AudioDecoder(source, start=0).read_all()``: windows begin to decode earlier, until the decoder and
-        the resampler are in the same state. The decoders of AAC with noise substitution, MP2, AMR and IMA ADPCM in
-        QuickTime depend on everything before, so that windows differ by that noise, or by up to 0.01. In a gap without
-        packets, samples are silent.
+        the resampler are in the same state. The decoders of HE-AAC, AAC with noise substitution, MP2, Speex, AMR, GSM
+        and IMA ADPCM in QuickTime depend on everything before, so that windows differ by that noise, or by up to 0.01.
+        In a gap without packets, samples are silent.
 
         Iteration doesn't move, and `start`, `end` and `duration` don't matter. Windows are read in the order of the
         file, so overlapping ones are decoded once. Each other one costs a seek. If the times of a file
@@ -236,7 +248,7 @@ class AudioDecoder(DecoderBase):
                 you get a list of arrays.
 
         Raises:
-            ValueError: if a time isn't finite, or if an FFmpeg program reads the source.
+            ValueError: if a time isn't finite, if the source is a URL, or if an FFmpeg program reads it.
             DecoderError, ClosedError: as for `read`. A damaged part is an error only for the windows that need it.
         """
         made, parts = self._windows(list(starts_s), duration_s)
@@ -259,10 +271,8 @@ class AudioDecoder(DecoderBase):
         self, starts_s: Sequence[float], duration_s: float
     ) -> tuple[npt.NDArray[Any], list[tuple[int, int]]]:
         check_place("duration_s", duration_s)
-        if not isinstance(self._engine, SoundEngine):
-            raise ValueError(
-                f"windows need libav in this process, but {self._engine.facts.reason}. Use read_all()"
-            )
+        if not isinstance(self._engine, SoundEngine) or not endpoints.is_path(self._opened.url):
+            raise ValueError(f"windows need a file, but {self._engine.facts.reason}. Use read_all()")
         for start_s in starts_s:
             check_place("starts_s", -start_s if isinstance(start_s, Real) and start_s < 0 else start_s)
         return self._engine.windows(
@@ -373,12 +383,16 @@ def _why_program(
     reasons = reasons_for_program(settings, input_options, follow_playlists=follow_playlists)
     if told := [what for what, is_given in reasons.items() if is_given]:
         return f"the FFmpeg program reads with {' and '.join(told)}"
-    return None if endpoints.identity(opened.url) else "the FFmpeg program reads URLs, pipes and devices"
+    return "the FFmpeg program reads pipes and devices" if endpoints.is_sequential(opened.url) else None
 
 
-def _chosen(media: MediaInfo, stream: int | None) -> AudioInfo:
-    if media.best_audio is None:
-        raise DecoderError(without_decoder(media, "audio") or f"{media.path} has no audio track")
-    audio = media.best_audio if stream is None else numbered_stream(media.path, "audio", media.audio, stream)
-    check_decodable(media.path, audio)
-    return audio
+def _opened_sound(opened: Source, opening: Callable[[], OpenSound]) -> OpenSound | None:
+    """What `opening` returns, on a thread if it waits for a server; None if libav lacks the protocol."""
+    if endpoints.is_path(opened.url):
+        return opening()
+    try:
+        return answer_of(opened.path, opening, Deadline(PATIENCE_S))
+    except DecoderError as error:
+        if not lacks_protocol(error):
+            raise
+    return None

@@ -172,7 +172,7 @@ class Decoder(DecoderBase):
         channels_first: whether arrays are channels × height × width, for packed RGB and gray.
         dtype: "float32" or "float16", for samples as floats, which are computed from those of `pixel_format`.
         value_range: the floats that stand for the smallest and the largest sample, such as ``(0.0, 1.0)``. dtype and
-            value_range belong together.
+            value_range belong together. Each value is computed in float64, and rounded once.
         settings: advanced settings: how many threads decode and convert, and which FFmpeg program to run instead. See
             `DecoderSettings`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock._common.deadline import Deadline
 from penstock._decoding.confined_engine import isolation_of, read_confined
@@ -17,15 +17,15 @@ from penstock._decoding.program_engine import ProgramEngine
 from penstock._decoding.sequence import Sequence, SequenceFrame
 from penstock._decoding.session import numbered_stream
 from penstock._facts.info import MediaInfo, Track, VideoInfo, check_decodable, check_no_grid, without_decoder
-from penstock._facts.opening import lacks_protocol, only_frame, open_media
+from penstock._facts.opening import lacks_protocol, open_media
 from penstock._facts.part import Part
 from penstock._facts.probing import PATIENCE_S, Beginning, answer_of, info_of, probe, read_beginnings
 from penstock._facts.questions import InProcess
 from penstock._facts.source import Source
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import PALETTE
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._formats import codecs
+from penstock._formats.pixel_formats import has_palette
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from penstock._facts.questions import Questions
     from penstock._ffmpeg.command.settings import DecoderSettings
     from penstock._ffmpeg.program.sandbox import Sandbox
+
+_Opened: TypeAlias = tuple[Sequence, SequenceFrame | DecoderError | None, MediaInfo, VideoInfo]
 
 
 def why_program(opened: Source, options: DecodeOptions) -> str | None:
@@ -108,9 +110,10 @@ def _planned(
     program: str, track: Track, options: DecodeOptions, questions: Questions, sandbox: Sandbox | None = None
 ) -> tuple[DecodePlan, bool]:
     """The plan, and whether it begins at the time of a frame: FFmpeg then drops all frames before it."""
-    begins = None if options.start is None else questions.begins(options.start)
+    rate = questions.even_rate()
+    begins = None if options.start is None or rate else questions.begins(options.start)
     if begins is None:
-        return plan_decode(program, track, options, sandbox), False
+        return plan_decode(program, track, options, sandbox, rate=rate), False
     options = replace(options, start=begins.shown_s)
     return plan_decode(program, track, options, sandbox, begins.keyframe_s), True
 
@@ -124,7 +127,8 @@ def _is_made_here(opened: Source, plan: DecodePlan) -> bool:
     is_filtered = plan.ffmpeg_format != video.pixel_format or plan.rotation_filters
     is_scaled = (layout.width, layout.height) != (video.width, video.height)
     # A palette may change with each frame, and goes with it.
-    return bool(is_filtered or is_scaled or plan.is_reframed) and video.pixel_format not in (None, PALETTE)
+    is_made = bool(is_filtered or is_scaled or plan.is_reframed)
+    return is_made and not has_palette(video.pixel_format) and video.pixel_format is not None
 
 
 def _read_in_sandbox(program: str, opened: Source, options: DecodeOptions, reason: str) -> ProgramEngine:
@@ -149,7 +153,7 @@ def read_in_process(opened: Source, options: DecodeOptions) -> Engine:
         return _read_url(opened, options)
     reason = "libav reads files, in this process"
     if options.start is None:
-        sequence, ahead, media, video = _opened_once(opened, options)
+        sequence, ahead, media, video = _opened_quickly(opened, options)
         return LibavEngine(
             plan_decode(None, Track(opened.url, media, video), options), sequence, reason, ahead
         )
@@ -174,11 +178,18 @@ def _read_url(opened: Source, options: DecodeOptions) -> Engine:
     return LibavEngine(plan, sequence, "libav reads URLs, in this process", ahead, may_hang=True)
 
 
-def _opened_once(
-    opened: Source, options: DecodeOptions
-) -> tuple[Sequence, SequenceFrame | DecoderError | None, MediaInfo, VideoInfo]:
+def _opened_quickly(opened: Source, options: DecodeOptions) -> _Opened:
+    """Opens a file as `_opened_once`, without a frame that libav decodes for facts. Again with it, if none is there."""
+    found = _opened_once(opened, options, decodes_first=True)
+    if isinstance(found[1], SequenceFrame):
+        return found
+    found[0].close()
+    return _opened_once(opened, options)
+
+
+def _opened_once(opened: Source, options: DecodeOptions, *, decodes_first: bool = False) -> _Opened:
     """Opens a file, and decodes its first frame, which shows the facts that the header does not have."""
-    chosen, opened_video, beginnings = _opened_video(opened, options)
+    chosen, opened_video, beginnings = _opened_video(opened, options, decodes_first=decodes_first)
     sequence = Sequence(chosen, video=opened_video)
     ahead: SequenceFrame | DecoderError | None = None
     try:
@@ -199,7 +210,7 @@ def _opened_at(opened: Source, options: DecodeOptions) -> tuple[Sequence, None, 
     chosen, opened_video, beginnings = _opened_video(opened, options)
     first = beginnings[chosen.index]
     if (keyframe := next((one for one in first.packets if one.is_keyframe), None)) is not None:
-        first.frame = only_frame(opened_video.codec, keyframe)
+        first.frame = opened_video.decode_alone(keyframe)
     media = info_of(opened, opened_video.container, beginnings)
     video = chosen_video(media, options)
     part = Part.of(options.start, options.end, media, video)
@@ -207,10 +218,15 @@ def _opened_at(opened: Source, options: DecodeOptions) -> tuple[Sequence, None, 
 
 
 def _opened_video(
-    opened: Source, options: DecodeOptions
+    opened: Source, options: DecodeOptions, *, decodes_first: bool = False
 ) -> tuple[VideoInput, OpenVideo, dict[int, Beginning]]:
     """Opens a file for its video, from its beginning, and the first packets of its streams."""
-    container = open_media(opened.url, path=opened.path, stall_timeout=_stall_timeout(opened.url, options))
+    container = open_media(
+        opened.url,
+        path=opened.path,
+        stall_timeout=_stall_timeout(opened.url, options),
+        decodes_first=decodes_first,
+    )
     media = info_of(opened, container, {})
     video = chosen_video(media, options)
     beginnings, packets = read_beginnings(container, undecoded=video.index)
@@ -255,7 +271,7 @@ def chosen_video(media: MediaInfo, options: DecodeOptions) -> VideoInfo:
         )
     check_decodable(media.path, video)
     if not video.width or not video.height:
-        animated = ". FFmpeg can't read animated WebP. Use Pillow" * (video.codec == "webp")
+        animated = ". FFmpeg can't read animated WebP. Use Pillow" * codecs.known(video.codec).is_animated
         raise DecoderError(
             f"{media.path} doesn't say the size of its video, and may have no frames{animated}"
         )

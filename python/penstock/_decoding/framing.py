@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from av.video.format import VideoFormat
 from av.video.format import names as video_formats  # type: ignore[attr-defined]
 
 from penstock._common.messages import argument
 from penstock._ffmpeg.command.arguments import checked_size
-from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, FrameLayout, has_alpha, is_gray, is_rgb
+from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, FrameLayout
+from penstock._formats.pixel_formats import has_alpha, is_gray, is_rgb, with_full_chroma
+from penstock._native import _Delivery
 
 if TYPE_CHECKING:
     from penstock._decoding.options import DecodeOptions
+
 
 _ORDER = "<" if sys.byteorder == "little" else ">"
 
@@ -210,35 +211,31 @@ class Delivery:
         fill = _fill(options.fill, name, channels, (1 << 8 * made.sample_bytes) - 1)
         return cls(made, layout, framing.border, fill, options.channels_first, options.value_range)
 
-    def put(self, memory: Any, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any] | None:
-        """The array that is made of a frame's memory; None if it is made in `out`."""
-        made = np.frombuffer(memoryview(memory), self.made.dtype).reshape(self.made.planes[0])
-        array = np.empty(self.layout.shape, self.layout.dtype) if out is None else out
-        pictured = array if made.ndim == 2 and not self.channels_first else self._channels_last(array)
-        made = made.reshape(*made.shape[:2], *pictured.shape[2:])
-        left, top = self.border
-        inner = pictured[top : top + made.shape[0], left : left + made.shape[1]]
-        if inner.shape != pictured.shape:
-            fill = np.array(self.fill if pictured.ndim == 3 else self.fill[0], self.made.dtype)
-            pictured[...] = self._valued(fill)
-        inner[...] = self._valued(made)
-        return array if out is None else None
-
-    def _channels_last(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return array.transpose(1, 2, 0) if self.channels_first else array
-
-    def _valued(self, samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        if self.value_range is None:
-            return samples
-        values = _values(8 * self.made.sample_bytes, *self.value_range, self.layout.dtype)
-        return np.take(values, samples, mode="clip")  # the fastest mode; no sample is outside
+    def native(self) -> _Delivery:
+        """Makes the arrays."""
+        fill = np.array(self.fill, self.made.dtype).view(f"<u{self.made.sample_bytes}")
+        return _Delivery(
+            picture=(self.made.width, self.made.height),
+            channels=len(self.fill),
+            size=(self.layout.width, self.layout.height),
+            border=self.border,
+            fill=fill.tolist(),
+            channels_first=self.channels_first,
+            values=_values(self.made.dtype, self.layout.dtype, self.value_range),
+            sample_bytes=self.made.sample_bytes,
+        )
 
 
 @cache
-def _values(bits: int, low: float, high: float, dtype: str) -> npt.NDArray[Any]:
-    """The float nearest to what each sample stands for."""
-    most = (1 << bits) - 1
-    return (low + np.arange(most + 1) * (high - low) / most).astype(dtype)
+def _values(made: str, delivered: str, value_range: tuple[float, float] | None) -> bytes:
+    """What each sample becomes, by its bytes: the float nearest to what it stands for, rounded once, from 64 bits."""
+    sample_bytes = np.dtype(made).itemsize
+    most = (1 << 8 * sample_bytes) - 1
+    numbers = np.arange(most + 1).astype(f"<u{sample_bytes}").view(made).astype(np.int64)
+    if value_range is None:
+        return numbers.astype(delivered).tobytes()
+    low, high = value_range
+    return (low + numbers * (high - low) / most).astype(delivered).tobytes()
 
 
 def chroma_steps(pixel_format: str) -> tuple[int, int]:
@@ -251,7 +248,7 @@ def chroma_steps(pixel_format: str) -> tuple[int, int]:
 def _full_chroma(pixel_format: str) -> str | None:
     """A format with the same samples and a chroma sample for each pixel; None if there is none."""
     bits = VideoFormat(pixel_format, 16, 16).components[0].bits
-    names = (re.sub(r"4[1-4]\d(?=p)", "444", pixel_format), f"yuv444p{bits}le" if bits > 8 else "yuv444p")
+    names = with_full_chroma(pixel_format, bits)
     return next((name for name in names if name != pixel_format and name in video_formats), None)
 
 

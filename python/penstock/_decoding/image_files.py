@@ -16,6 +16,7 @@ from penstock._common.messages import plural, show_name
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import frame_rate
 from penstock._ffmpeg.command.endpoints import has_number, split_pattern
+from penstock._formats import images
 
 if TYPE_CHECKING:
     from _typeshed import StrPath
@@ -25,12 +26,6 @@ if TYPE_CHECKING:
 VideoSource: TypeAlias = "MediaSource | Sequence[StrPath] | ImageFiles"
 """What `MediaSource` has; or image files: a folder, a glob, a pattern with a number, a list."""
 
-#: Suffixes of the images that a sequence may have. DPX is left out: its samples may be logarithms of light, which
-#: nothing here undoes.
-IMAGE_SUFFIXES = (
-    *(".bmp", ".exr", ".hdr", ".jp2", ".jpeg", ".jpg", ".jxl", ".pam", ".pbm", ".pfm", ".pgm", ".png"),
-    *(".pnm", ".ppm", ".qoi", ".sgi", ".tga", ".tif", ".tiff", ".webp"),
-)
 # FFmpeg's own for images.
 _DEFAULT_FPS = 25
 
@@ -77,7 +72,7 @@ def _stands_for_images(name: StrPath) -> bool:
 
 def has_image_name(path: StrPath) -> bool:
     """Whether the name ends in the suffix of an image that can be read."""
-    return Path(path).suffix.lower() in IMAGE_SUFFIXES
+    return images.known(Path(path).suffix.lower()).is_read
 
 
 def is_pattern(path: StrPath) -> bool:
@@ -107,7 +102,7 @@ def find_images(names: Iterable[StrPath]) -> list[Path]:
     found = [path for name in names for path in _files_of(Path(name))]
     for path in found:
         if not has_image_name(path):
-            known = " ".join(suffix[1:] for suffix in IMAGE_SUFFIXES)
+            known = " ".join(suffix[1:] for suffix in images.READ)
             raise ValueError(
                 f"{show_name(path)} is not an image by its name, which must end in one of: {known}"
             )

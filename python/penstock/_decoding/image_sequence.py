@@ -98,7 +98,7 @@ class ImageSequence:
         """The facts about a file with these frames."""
         return MediaInfo(
             path=self.path,
-            container="image2",
+            container="image2",  # as FFmpeg calls such files
             container_name="image2 sequence",
             duration_s=self.video.duration_s,
             start_s=self.video.start_s,

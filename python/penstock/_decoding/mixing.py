@@ -72,9 +72,10 @@ class Kind:
 
     def is_of(self, frame: AudioFrame) -> bool:
         """Whether a frame is of this kind."""
-        layout, sample_format = _kept(cast("AudioLayout", frame.layout)), cast("AudioFormat", frame.format)
-        own = frame.sample_rate, sample_format.name, layout.name
-        return own == (self.sample_rate, self.sample_format, self.layout)
+        layout: Any = frame.layout
+        sample_format: Any = frame.format
+        has_format = sample_format.name == self.sample_format and frame.sample_rate == self.sample_rate
+        return has_format and _kept(layout).name == self.layout
 
 
 class Mixer:
@@ -149,14 +150,12 @@ class Mixer:
         if not frames:
             return []
         channels, dtype = self.kind.channels, _DTYPES[self.kind.sample_format.rstrip("p")]
-        is_planar = self.kind.sample_format.endswith("p")
-        rows: list[list[npt.NDArray[Any]]] = [[] for _ in range(channels if is_planar else 1)]
-        for frame in frames:
-            count = frame.samples * channels // len(rows)
-            for row, plane in zip(rows, frame.planes, strict=True):
-                row.append(np.frombuffer(cast("Any", plane), dtype, count))
+        in_plane = 1 if self.kind.sample_format.endswith("p") else channels
+        planes: Any = zip(*(frame.planes for frame in frames), strict=True)
+        counts = [frame.samples * in_plane for frame in frames]
+        rows = [[np.frombuffer(one, dtype, n) for one, n in zip(row, counts, strict=True)] for row in planes]
         joined = [np.concatenate(row) for row in rows]
-        samples = joined[0].reshape(-1, channels) if len(rows) == 1 else np.stack(joined, axis=1)
+        samples = joined[0].reshape(-1, channels) if len(joined) == 1 else np.stack(joined, axis=1)
         skipped = min(self._skipped, len(samples))
         self._skipped -= skipped
         samples = samples[skipped:].astype(self._form.dtype, copy=False)

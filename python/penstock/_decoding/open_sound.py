@@ -16,12 +16,22 @@ from av.codec.context import ThreadType
 from av.error import FFmpegError as LibavError
 
 from penstock._decoding.mixing import Kind, Mixer, SampleForm, first_of
-from penstock._decoding.open_video import MOST_THREADS, keep_in_child
-from penstock._facts.completeness import CHEAP_BYTES, SoundEnd, has_damaged_page, why_sound_ends_early
+from penstock._decoding.open_video import MOST_THREADS, NO_LENGTH, is_end_of_answer, keep_in_child
+from penstock._decoding.session import numbered_stream
+from penstock._facts.completeness import (
+    CHEAP_BYTES,
+    SoundEnd,
+    first_of_flac,
+    has_damaged_page,
+    why_sound_ends_early,
+)
 from penstock._facts.index import NO_TIME, read_packets
+from penstock._facts.info import check_decodable, without_decoder
 from penstock._facts.opening import decode, demux, open_media, times_may_jump
+from penstock._facts.probing import info_of, read_beginnings
 from penstock._ffmpeg.command import endpoints
 from penstock._formats import codecs, containers
+from penstock._formats.containers import Container
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -35,6 +45,7 @@ if TYPE_CHECKING:
     from penstock._facts.index import Packets
     from penstock._facts.info import AudioInfo, MediaInfo
     from penstock._facts.source import Source
+    from penstock._ffmpeg.command.settings import DecoderSettings
 
 # Chosen: more than a packet of any codec. Times that differ by less from what was counted are rounded.
 _GAP_S = 0.1
@@ -47,8 +58,10 @@ _FIRST_FRAMES = 24
 _LEAD_TAPS = 64
 # Measured: a seek in FLAC takes as long as to decode so many packets; in MP4, as one.
 _SEEK_STEPS = 6
-# In samples: a unit of times that tells each sample, and by how much such a time may be off.
+# In samples: a unit of times that tells about each sample, and by how much such a time may be off.
 _EXACT, _SLACK = 1.01, 2.0
+# In samples: a unit of times which, rounded, tell each sample, such as that of MPEG-TS.
+_FINE = 0.6
 _OVER_GAPS = (
     "Bytes are missing, or the file was joined from several. "
     "Pass conceal_errors=True (--conceal-errors) to read on"
@@ -64,24 +77,70 @@ class SoundInput:
         media, audio: the facts about it, and about the stream.
         is_strict: whether damage is an error.
         threads: how many threads libav uses; None is one.
+        stall_timeout: how many seconds a read may wait for a URL; None for any time.
     """
 
     opened: Source
     media: MediaInfo
     audio: AudioInfo
     is_strict: bool
-    threads: int | None = None
+    threads: int | None
+    stall_timeout: float | None
 
     @property
     def path(self) -> str:
         """The file by its name, for messages."""
         return str(self.opened.path)
 
+    @property
+    def container(self) -> Container:
+        """What is known of the file's container."""
+        return containers.known(self.media.container)
+
+
+def open_once(opened: Source, stream: int | None, settings: DecoderSettings, *, is_strict: bool) -> OpenSound:
+    """Opens a file or a URL, and reads the facts about it and its audio.
+
+    Args:
+        stream: number of the audio stream; None for the best one.
+        is_strict, settings: as for `SoundInput`.
+
+    Raises:
+        DecoderError: libav can't open it, or it has no such audio.
+        StalledError: a server does not answer.
+    """
+    stall_timeout = None if endpoints.is_path(opened.url) else settings.stall_timeout
+    container = open_media(
+        opened.url, path=opened.path, stall_timeout=stall_timeout, decryption=opened.decryption
+    )
+    beginnings, packets = read_beginnings(container, with_audio=True)
+    media = info_of(opened, container, beginnings)
+    audio = chosen_audio(media, stream)
+    own: list[Any] = [packet for packet in packets if packet.stream_index == audio.index]
+    chosen = SoundInput(opened, media, audio, is_strict, settings.threads, stall_timeout)
+    return OpenSound(chosen, container, own)
+
+
+def chosen_audio(media: MediaInfo, stream: int | None) -> AudioInfo:
+    """The audio stream to decode."""
+    if media.best_audio is None:
+        raise DecoderError(without_decoder(media, "audio") or f"{media.path} has no audio track")
+    audio = media.best_audio if stream is None else numbered_stream(media.path, "audio", media.audio, stream)
+    check_decodable(media.path, audio)
+    return audio
+
 
 class OpenSound:
     """An audio stream of an open file, with a decoder.
 
+    Args:
+        chosen: what is read.
+        container: the file, if it is open already.
+        ahead: packets of the stream that were read from it.
+
     Attributes:
+        chosen: what is read.
+        warning: what is to be said of its end; None if that is nothing.
         is_strict: whether damage is an error.
         end: what the packets that were read show of the end.
         packet: the last one with a time that was read; None before the first.
@@ -89,23 +148,34 @@ class OpenSound:
 
     container: InputContainer
     codec: AudioCodecContext
+    warning: str | None = None
     packet: Packet[AudioStream] | None = None
     _page: int | None = None  # where the page, or packet, before that of the last packet begins
     _reading: object = None  # which run of `frames` may go on
 
-    def __init__(self, chosen: SoundInput) -> None:
+    def __init__(
+        self,
+        chosen: SoundInput,
+        container: InputContainer | None = None,
+        ahead: Iterable[Packet[AudioStream]] = (),
+    ) -> None:
         keep_in_child(self)
-        self._chosen, self.is_strict = chosen, chosen.is_strict
-        self._begin()
+        self.chosen, self.is_strict = chosen, chosen.is_strict
+        self._is_file = endpoints.is_path(chosen.opened.url)
+        self._begin(container, ahead)
 
-    def _begin(self) -> None:
-        chosen = self._chosen
-        self.container = open_media(
+    def _begin(
+        self, container: InputContainer | None = None, ahead: Iterable[Packet[AudioStream]] = ()
+    ) -> None:
+        chosen = self.chosen
+        self.container = container or open_media(
             chosen.opened.url,
             (chosen.media.container,),
             path=chosen.path,
+            stall_timeout=chosen.stall_timeout,
             decryption=chosen.opened.decryption,
         )
+        self._ahead = ahead
         streams: Any = self.container.streams
         if len(streams) <= chosen.audio.index:
             raise DecoderError(f"{chosen.path} has changed: it has no stream {chosen.audio.index}")
@@ -123,18 +193,19 @@ class OpenSound:
 
     @property
     def unit_samples(self) -> float:
-        """How many samples the unit of the stream's times lasts."""
-        return float(self._stream.time_base or 0) * self._chosen.audio.sample_rate
+        """How many samples the unit of the stream's times lasts; 0 if its times are wrong.
+
+        They are for FLAC in ASF: libav cuts it into frames, ten of which it has read before it gives the first.
+        """
+        if (self.chosen.media.container, self.codec.name) == ("asf", "flac"):
+            return 0.0
+        return float((self._stream.time_base or 0) * self.chosen.audio.sample_rate)
 
     @property
     def length(self) -> int | None:
         """How many samples there are by MP4 and QuickTime, whose last packet may have more; None if none says so."""
         duration, unit = self._stream.duration, self.unit_samples
-        return (
-            round(duration * unit)
-            if duration and self._chosen.media.container == endpoints.QUICKTIME
-            else None
-        )
+        return round(duration * unit) if duration and self.chosen.container.has_boxes else None
 
     @property
     def is_lossless(self) -> bool:
@@ -145,9 +216,10 @@ class OpenSound:
     def needs_only_last(self) -> bool:
         """Whether the samples of a packet depend on the one before it, and on no other.
 
-        So it is for AAC without prediction and SBR, of which the decoder tells once it has read packets.
+        The decoder tells its profile once it has read packets.
         """
-        return self.codec.name == "aac" and self.codec.profile == "LC"
+        profile = codecs.known(self.codec.name).alone_profile
+        return profile is not None and self.codec.profile == profile
 
     @property
     def least_samples(self) -> int:
@@ -163,14 +235,16 @@ class OpenSound:
         Raises:
             DecoderError: the next one is damaged or missing.
         """
-        chosen = self._chosen
+        chosen = self.chosen
         try:
-            for packet in self._packets():
+            packets = self._packets()
+            for packet in packets:
                 if packet is not None:
                     self.end.take(packet)
                     if packet.is_corrupt and self._has_no_length():
                         packet.is_corrupt = False  # the last one is only shorter
                     if packet.is_corrupt and self.is_strict:
+                        next(packets, None)  # raises if a server has stopped in the middle of the packet
                         self._fail("a part of it is missing")
                     if not packet.size:
                         continue
@@ -182,14 +256,15 @@ class OpenSound:
                     continue
                 except EOFError:
                     return
-                self._given |= bool(frames)
-                if self.is_strict:
-                    for frame in frames:
-                        if frame.is_corrupt:
-                            self._fail("a part of it is missing")
-                yield from frames
+                for frame in frames:
+                    self._given = True
+                    if frame.is_corrupt and self.is_strict:
+                        self._fail("a part of it is missing")
+                    yield frame
         except LibavError as error:
-            if self.is_strict:
+            if is_end_of_answer(self.container, chosen.opened.url, error):
+                self.warning = NO_LENGTH
+            elif self.is_strict:
                 self._fail(error.strerror or "")
         if not self._has_sought and not self._given and (self.end.has_bytes or chosen.audio.duration_s):
             raise DecoderError(
@@ -198,23 +273,31 @@ class OpenSound:
         if self.is_strict:
             self.check_end()
 
+    @property
+    def dropped(self) -> int:
+        """How many samples libav drops at the beginning of the last packet's frame."""
+        if self.packet is None or not self.packet.has_sidedata("skip_samples"):
+            return 0
+        return int.from_bytes(bytes(self.packet.get_sidedata("skip_samples"))[:4], "little")
+
     def _has_no_length(self) -> bool:
         """Whether the file is a WAV whose writer couldn't go back to write the length, as into a pipe."""
-        if self._chosen.media.container != "wav":
+        if not (self.chosen.container.may_lack_length and self._is_file):
             return False
-        with Path(endpoints.without_protocol(self._chosen.opened.url)).open("rb") as file:
+        with Path(endpoints.without_protocol(self.chosen.opened.url)).open("rb") as file:
             return file.read(8) in (b"RIFF" + bytes(4), b"RIFF" + b"\xff" * 4)
 
     def _packets(self) -> Iterator[Packet[AudioStream] | None]:
         """The packets from here on, and None for the end. There are no more after a seek, or once it is closed."""
         self._reading = reading = object()
-        packets = demux(self.container, self._stream)
+        shows_jumps = self.chosen.container.drops_damage and self._is_file
+        packets, self._ahead = chain(self._ahead, demux(self.container, self._stream)), ()
         while self._reading is reading:
             packet = next(packets, None)
-            if self.is_strict:
+            if shows_jumps and self.is_strict:
                 self._check_jump(packet)
             if packet is not None and packet.pts is not None:
-                if self.packet is not None and self.packet.pos != packet.pos:
+                if shows_jumps and self.packet is not None and self.packet.pos != packet.pos:
                     self._page = self.packet.pos
                 self.packet = packet
             yield packet
@@ -223,29 +306,31 @@ class OpenSound:
 
     def _check_jump(self, packet: Packet[AudioStream] | None) -> None:
         """Checks a packet, or the end for None, before which a part may be missing: libav leaves out damaged ones."""
-        last, container = self.packet, self._chosen.media.container
-        if container not in ("ogg", "flac") or (last is None and self._has_sought):
+        last = self.packet
+        if last is None and self._has_sought:
             return
         due = 0 if last is None else (last.pts or 0) + (last.duration or 0)
         if packet is not None and (packet.pts is None or packet.pts <= due):
             return
-        path = endpoints.without_protocol(self._chosen.opened.url)
-        if container == "ogg":
+        path = endpoints.without_protocol(self.chosen.opened.url)
+        if self.chosen.container.has_pages:
             is_damaged = has_damaged_page(path, self._page or 0, None if packet is None else packet.pos)
+        elif last is None:  # a file that was cut off another one begins later
+            is_damaged = packet is not None and packet.pts != first_of_flac(path)
         else:
             is_damaged = packet is not None  # the times of FLAC count its samples
         if is_damaged:
-            self._fail(f"a part is missing after {float(due * self._chosen.audio.time_base):.3f} s")
+            self._fail(f"a part is missing after {float(due * self.chosen.audio.time_base):.3f} s")
 
     def check_end(self) -> None:
         """Checks that the end of the file, to which its packets were read, is that of the audio."""
-        chosen = self._chosen
+        chosen = self.chosen
         given = chosen.opened.url, self.container, self._stream, chosen.media, chosen.audio, self.end
         if (why := why_sound_ends_early(*given)) is not None:
             raise DecoderError(f"{chosen.path}: {why}")
 
     def _fail(self, why: str) -> None:
-        raise DecoderError(f"{self._chosen.path}: the audio is damaged: {why}", advice=_OVER_GAPS)
+        raise DecoderError(f"{self.chosen.path}: the audio is damaged: {why}", advice=_OVER_GAPS)
 
     def seek(self, pts: int) -> bool:
         """Goes to a packet at or before this time, or so libav believes. False if it can't."""
@@ -257,7 +342,8 @@ class OpenSound:
         except (LibavError, OverflowError):
             return False
         self.codec.flush_buffers()
-        self.end, self.packet, self._page, self._has_sought = SoundEnd(), None, None, True
+        self._ahead = ()
+        self.end, self.packet, self._page, self._has_sought = SoundEnd(self.end.position), None, None, True
         return True
 
     def rewind(self) -> None:
@@ -315,7 +401,8 @@ class _Grid:
         if max(known) - min(known) > 2 * unit:
             return None
         step = math.gcd(*sizes[1:], sound.least_samples)
-        is_exact = sound.is_lossless and unit <= _EXACT
+        # mkvmerge's unit is that of one sample, in whole nanoseconds. Only packets of PCM may begin anywhere.
+        is_exact = sound.codec.name.startswith("pcm_") and (unit == 1 or unit < _FINE)
         return cls(unit, _middle(known), sizes[0], step, is_exact) if is_exact or step >= unit else None
 
     def sample(self, frames: Sequence[AudioFrame]) -> int | None:
@@ -357,17 +444,22 @@ class PlacedSound:
 
     due = 0
 
-    def __init__(self, chosen: SoundInput, form: SampleForm) -> None:
-        self._chosen, self._form = chosen, form
-        self._own, self._rate = chosen.audio.sample_rate, form.sample_rate
-        self._sound, self._is_used = OpenSound(chosen), False
+    def __init__(self, sound: OpenSound, form: SampleForm) -> None:
+        self._chosen, self._form = sound.chosen, form
+        self._own, self._rate = sound.chosen.audio.sample_rate, form.sample_rate
+        self._sound, self._is_used = sound, False
         # After so many samples, libav's resampler is in the state in which it began.
         self._period = self._own // math.gcd(self._own, self._rate)
         self._lead = 0
         if self._own != self._rate:
             self._lead = math.ceil(_LEAD_TAPS * max(1.0, self._own / self._rate))
-        preroll_s = _SHORT_PREROLL_S if codecs.known(chosen.audio.codec).is_soon_right else _PREROLL_S
+        preroll_s = _SHORT_PREROLL_S if codecs.known(sound.chosen.audio.codec).is_soon_right else _PREROLL_S
         self._preroll = 0 if self._sound.is_lossless else round(preroll_s * self._own)
+
+    @property
+    def warning(self) -> str | None:
+        """What is to be said of the end; None if that is nothing."""
+        return self._sound.warning
 
     @property
     def nearby(self) -> float:
@@ -420,12 +512,12 @@ class PlacedSound:
         """
         length = self._sound.length
         # Without times, there are no pauses.
-        unit = self._sound.unit_samples if containers.known(self._chosen.media.container).times_sound else 0.0
-        counter = _Counter(self._own, unit, is_even=at > 0)
+        unit = self._sound.unit_samples if self._chosen.container.times_sound else 0.0
+        counter = _Counter(self._sound, self._own, unit, is_even=at > 0)
         for frame in frames:
             pause = counter.pause_before(frame)
             at += pause
-            missing = frame.samples if length is None else length - at
+            missing = frame.samples if length is None else length - at - counter.overlap
             at += frame.samples
             if 0 < missing < frame.samples:
                 following = next(frames, None)
@@ -466,8 +558,10 @@ class PlacedSound:
     @property
     def _has_jumps(self) -> bool:
         """Whether a seek may lead anywhere, because times begin again."""
+        chosen = self._chosen
         if (listed := self._listed) is None:
-            return self._chosen.media.container == "ogg"
+            may_jump = times_may_jump(chosen.media.container) and not endpoints.is_path(chosen.opened.url)
+            return chosen.container.may_be_chained or may_jump
         times = listed.dts[listed.dts != NO_TIME]
         # libav may let the times of chained Ogg go on. The file's duration is that of its last part all the same.
         whole_s = (self._chosen.media.duration_s or 0.0) + _GAP_S
@@ -544,14 +638,19 @@ class _Counter:
 
     If the times of the first frames are even, a pause may be as short as a lost packet: `_Grid` tells that, too.
 
+    Attributes:
+        overlap: by how many samples the last frame begins before the end of those before, as a negative number.
+
     Args:
+        sound: what the frames are read from.
         own: samples a second.
         unit: how many samples the unit of the times lasts.
         is_even: the times of frames before were even.
     """
 
-    def __init__(self, own: int, unit: float, *, is_even: bool = False) -> None:
-        self._own, self._unit, self._most = own, unit, max(_GAP_S * own, 2 * unit)
+    def __init__(self, sound: OpenSound, own: int, unit: float, *, is_even: bool = False) -> None:
+        self._sound, self._own, self._unit, self._most = sound, own, unit, max(_GAP_S * own, 2 * unit)
+        self.overlap = 0
         self._count = 0.0
         self._began: float | None = None  # the time of the first sample, if there had been no pause
         # How many more frames show whether their times are even.
@@ -566,6 +665,7 @@ class _Counter:
             return 0
         began = frame.pts * self._unit - count
         late = 0.0 if self._began is None else began - self._began
+        self.overlap = round(min(0.0, late)) if self._unit <= _EXACT else 0
         most = self._most if self._unsure else min(self._most, max(self._least / 2, 2 * self._unit + _SLACK))
         if self._unsure == _FIRST_FRAMES - 1 and abs(late) <= self._most:
             self._began, late = began, 0.0  # libav may have dropped samples of the first frame
@@ -579,4 +679,5 @@ class _Counter:
         if abs(late - packets * self._least) <= max(self._unit, _SLACK):
             late = packets * self._least
         self._began += late
-        return round(late)
+        # In Ogg, the samples that libav drops where another file begins are no pause.
+        return max(0, round(late) - self._sound.dropped)

@@ -17,7 +17,7 @@ from av.error import FFmpegError as LibavError
 from penstock._common.control_groups import whole_cpus
 from penstock._facts.fields import Fields
 from penstock._facts.index import Unwrapped
-from penstock._facts.opening import decode, demux, open_media
+from penstock._facts.opening import EXACT_CROP, decode, demux, only_frame, open_media
 from penstock._formats import codecs
 from penstock._platform.forks import at_fork
 from penstock._platform.programs import usable_cpus
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 
 #: Threads of libav at most. Chosen: each has a frame in flight, and libav itself starts no more if it may choose.
 MOST_THREADS = 16
-_NO_LENGTH = (
-    "the server told no length and closed the connection, so the video may be cut. Check the last time_s"
-)
+#: What to say of a URL that may have been cut.
+NO_LENGTH = "the server told no length and closed the connection, so the file may be cut. Check where it ends"
 # libav counts in signed 64 bits; what lies beyond any of them lies beyond the file, too.
 _LAST_PLACE = 2**63 - 1
 # What the child of a fork inherits, and must not free.
@@ -95,6 +94,7 @@ class OpenVideo:
         ahead: packets of the stream that were read from it.
 
     Attributes:
+        codec: what is known of the stream's codec; and its decoder, unless that has decoded one frame alone.
         warning: what is to be said of its end; None if that is nothing.
     """
 
@@ -137,7 +137,16 @@ class OpenVideo:
         self.codec = self._stream.codec_context
         if self._chosen.decoder is not None:
             self.codec = self._decoder_by_name(self._chosen.decoder)
-        self._set_up(self.codec, self._threads)
+        self._decoder: VideoCodecContext | None = None  # once it has decoded
+
+    def _new_decoder(self) -> VideoCodecContext:
+        codec, name = self.codec, self._chosen.decoder
+        if codec.is_open:  # it has decoded one frame alone
+            if not self.has_threads:
+                return codec
+            codec = _decoder_like(self._stream) if name is None else self._decoder_by_name(name)
+        self._set_up(codec, self._threads)
+        return codec
 
     def _decoder_by_name(self, name: str) -> VideoCodecContext:
         codec = cast("VideoCodecContext", av.CodecContext.create(name, "r"))
@@ -148,27 +157,22 @@ class OpenVideo:
         # By frames alone: the threads of slices can't be left behind in the child of a fork.
         codec.thread_type = ThreadType.NONE if threads == 1 else ThreadType.FRAME
         codec.thread_count = min(threads, MOST_THREADS)
+        codec.flags |= EXACT_CROP
         known = codecs.known(self.codec_name)
         conceals = threads == 1 and known.marks_damage
         if self._chosen.is_strict and not known.is_lenient and not conceals:
             codec.options = {"err_detect": "explode"}
 
-    def decoder_of_one(self) -> VideoCodecContext:
-        """A decoder for one frame, after which there may be no other: threads take time to begin and to end."""
-        if not self.has_threads:
-            return self.codec
-        name = self._chosen.decoder
-        codec = _decoder_like(self._stream) if name is None else self._decoder_by_name(name)
-        self._set_up(codec, threads=1)
-        return codec
+    def decode_alone(self, packet: Packet) -> VideoFrame | None:
+        """The frame of the first packet, by one thread: there may be no other, and threads take time to begin."""
+        self._set_up(self.codec, threads=1)
+        return only_frame(self.codec, packet)
 
     def use_threads(self, *, has_threads: bool) -> bool:
         """Decides again whether libav may decode several frames at once. False if it decodes already."""
-        if self.codec.is_open:
+        if self._decoder is not None:
             return False
         self._threads = _threads_of(self._chosen) if has_threads else 1
-        self.codec.options = {}
-        self._set_up(self.codec, self._threads)
         return True
 
     @property
@@ -188,7 +192,7 @@ class OpenVideo:
 
     def packets(self) -> Iterator[Packet]:
         """The packets of the stream from here on."""
-        if self.codec_name != "mpeg2video":
+        if not codecs.known(self.codec_name).may_cut_fields:
             yield from self._packets()
             return
         for packet in self._packets():
@@ -203,16 +207,11 @@ class OpenVideo:
         try:
             yield from self._unwrapped.all(demux(self.container, self._stream))
         except LibavError as failure:
-            if self._is_end_of_answer(failure):
-                self.warning = _NO_LENGTH
+            if is_end_of_answer(self.container, self._chosen.source, failure):
+                self.warning = NO_LENGTH
                 return
             self._failure = failure  # libav may not tell of it twice
             raise
-
-    def _is_end_of_answer(self, failure: LibavError) -> bool:
-        """Whether a server has ended an answer without a length by closing the connection, which libav calls EIO."""
-        is_http = self._chosen.source.startswith(("http:", "https:"))
-        return is_http and failure.errno == errno.EIO and (self.container.size or 0) < 0
 
     def give_back(self, packets: Iterable[Packet]) -> None:
         """Lets `packets` give these again, before all others."""
@@ -228,8 +227,10 @@ class OpenVideo:
             return []  # such as a repeated frame of Theora, which libav would take for the end of the file
         if packet is not None and packet.is_discard and self.conceals:
             packet = _visible(packet)
+        if self._decoder is None:
+            self._decoder = self._new_decoder()
         try:
-            return decode(self.codec, packet)
+            return decode(self._decoder, packet)
         except EOFError:
             return []
 
@@ -250,7 +251,8 @@ class OpenVideo:
             self.container.seek(place, **options)  # type: ignore[arg-type]
         except LibavError:
             return False
-        self.codec.flush_buffers()
+        if self._decoder is not None:
+            self._decoder.flush_buffers()
         return True
 
     def rewind(self) -> None:
@@ -262,8 +264,8 @@ class OpenVideo:
         """Closes the file."""
         self._ahead.clear()
         self.container.close()
-        # libav's threads end with the last reference to the codec.
-        del self.codec, self._stream
+        # libav's threads end with the last reference to the decoder.
+        del self.codec, self._decoder, self._stream
 
     def __enter__(self) -> OpenVideo:
         return self
@@ -272,9 +274,15 @@ class OpenVideo:
         self.close()
 
 
+def is_end_of_answer(container: InputContainer, source: str, failure: LibavError) -> bool:
+    """Whether a server has ended an answer without a length by closing the connection, which libav calls EIO."""
+    is_http = source.startswith(("http:", "https:"))
+    return is_http and failure.errno == errno.EIO and (container.size or 0) < 0
+
+
 def _decoder_like(stream: VideoStream) -> VideoCodecContext:
     """Another decoder with all that the container tells of a stream. PyAV makes one only of a stream to be written."""
-    with av.open("null", "w", format="null") as output:
+    with av.open("null", "w", format="null") as output:  # which writes nothing
         codec = cast("VideoCodecContext", output.add_stream_from_template(stream, opaque=True).codec_context)
     codec.codec_tag = stream.codec_context.codec_tag
     return codec

@@ -197,7 +197,7 @@ class DecodeOptions:
     """"float32" or "float16", for samples as floats, which are computed from those of `pixel_format`."""
     value_range: tuple[float, float] | None = None
     """the floats that stand for the smallest and the largest sample, such as ``(0.0, 1.0)``. dtype and value_range
-    belong together."""
+    belong together. Each value is computed in float64, and rounded once."""
     settings: Annotated[
         DecoderSettings,
         CommandOption("--ffmpeg PATH", "The FFmpeg to run. The default is the one on PATH."),

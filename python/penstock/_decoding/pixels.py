@@ -17,15 +17,17 @@ from penstock._common.shortage import raise_shortage
 from penstock._decoding.plan import DecodePlan, lost_bits, plan_decode
 from penstock._decoding.planes import blank_rows, plane_rows, too_large
 from penstock._facts.info import RANGES, VideoInfo, matrix_name
-from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, is_gray, is_rgb
+from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT
+from penstock._formats.pixel_formats import is_gray, is_rgb
 from penstock._native import _PlaneConverter
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from av.video.codeccontext import VideoCodecContext
     from av.video.frame import VideoFrame as LibavFrame
 
-    from penstock._decoding.framing import Delivery
 
 #: Threads that convert, in all decoders of a process together. Measured: with 16 CPUs, a third adds less than 10 %.
 CONVERSION_THREADS = 2
@@ -89,11 +91,6 @@ class Pixels:
 
     def begin(self, frame: LibavFrame, out: npt.NDArray[Any] | None = None) -> Job:
         """Begins to make a frame's array: in `out`, if it is given, else in recycled memory."""
-        if (delivery := self._plan.delivery) is not None:
-            return _Delivering(self._begin(frame, None), delivery, out)
-        return self._begin(frame, out)
-
-    def _begin(self, frame: LibavFrame, out: npt.NDArray[Any] | None) -> Job:
         kind = self._kind_of(frame)
         if not kind.is_filtered or not self.threads:
             return kind.begin(frame, out)
@@ -161,10 +158,10 @@ class ProgramPixels:
         self._converter: _PlaneConverter | None = None
         self._rows: list[tuple[int, int]] = []
         self.input_bytes = (stored or plan).layout.frame_bytes
-        if stored is None and plan.conversion is not None:
+        if stored is None and (plan.conversion or plan.delivery):
             self._rows = [*blank_rows(plan.layout.width, plan.layout.height, plan.ffmpeg_format)]
             self.input_bytes = sum(rows * row_bytes for rows, row_bytes in self._rows)
-            self._converter = _PlaneConverter(plan.conversion, self._rows, _KEPT_SLOTS, self._pixels.threads)
+            self._converter = _converter(plan, self._rows, self._pixels.threads)
         if self.input_bytes > _MOST_BYTES:
             raise too_large(plan.layout.width, plan.layout.height, plan.ffmpeg_format)
 
@@ -173,10 +170,7 @@ class ProgramPixels:
         if self._codec is not None:
             [frame] = self._codec.decode(packet)
             return self._pixels.begin(frame)
-        job = self._begin(memoryview(packet))
-        return job if self._plan.delivery is None else _Delivering(job, self._plan.delivery, None)
-
-    def _begin(self, memory: memoryview) -> Job:
+        memory = memoryview(packet)
         if self._converter is None:
             return _Borrowed(memory)
         planes, at = [], 0
@@ -198,7 +192,7 @@ class ProgramPixels:
 def _raw_decoder(plan: DecodePlan) -> VideoCodecContext:
     """A decoder of pictures as they are stored, by their size and format: NUT has no tag for some formats."""
     video = plan.track.video
-    codec = cast("VideoCodecContext", CodecContext.create("rawvideo", "r"))
+    codec = cast("VideoCodecContext", CodecContext.create("rawvideo", "r"))  # samples as they are
     codec.width, codec.height = plan.layout.width, plan.layout.height
     codec.pix_fmt = video.pixel_format
     codec.colorspace = next((one for one in range(256) if matrix_name(one) == video.color_matrix), 2)
@@ -230,7 +224,8 @@ class _Kind:
     """
 
     def __init__(self, frame: LibavFrame, plan: DecodePlan, threads: int) -> None:
-        self._plan, self._conversion, self._threads = plan, plan.conversion, threads
+        self._plan, self._threads = plan, threads
+        self._is_made = bool(plan.conversion or plan.delivery)
         self.is_filtered = (
             (frame.width, frame.height) != (plan.layout.width, plan.layout.height)
             or frame.format.name != plan.ffmpeg_format
@@ -250,13 +245,13 @@ class _Kind:
         """Begins to make a frame's array, after filters if it is filtered."""
         if self.is_filtered:
             frame = self._filtered(frame)
-        elif out is None and self._conversion is None and (plane := self._whole_plane(frame)) is not None:
+        elif out is None and not self._is_made and (plane := self._whole_plane(frame)) is not None:
             return _Borrowed(plane)
         planes = frame.planes
         if self._converter is None:
             rows = plane_rows(frame)
             self.input_bytes = sum(count * row_bytes for count, row_bytes in rows)
-            self._converter = _PlaneConverter(self._conversion, rows, _KEPT_SLOTS, self._threads)
+            self._converter = _converter(self._plan, rows, self._threads)
         return self._converter.begin(planes, [plane.line_size for plane in planes], out)
 
     def _whole_plane(self, frame: LibavFrame) -> Any | None:
@@ -282,6 +277,11 @@ class _Kind:
                     f"{argument('pixel_format', DEFAULT_FORMAT)} to scale all frames to the size of the first one"
                 ) from error
             raise DecoderError(f"libav can't convert {frame.format.name}: {error.strerror}") from error
+
+
+def _converter(plan: DecodePlan, rows: Sequence[tuple[int, int]], threads: int) -> _PlaneConverter:
+    delivery = None if plan.delivery is None else plan.delivery.native()
+    return _PlaneConverter(plan.conversion, rows, _KEPT_SLOTS, threads, delivery)
 
 
 def _graph(plan: DecodePlan, frame: LibavFrame) -> Graph:
@@ -310,16 +310,6 @@ class _Borrowed:
 
     def wait(self) -> Any:
         return self._memory
-
-
-class _Delivering:
-    """A frame whose array is made in another form, by the thread that waits for it."""
-
-    def __init__(self, job: Job, delivery: Delivery, out: npt.NDArray[Any] | None) -> None:
-        self._job, self._delivery, self._out = job, delivery, out
-
-    def wait(self) -> Any:
-        return self._delivery.put(self._job.wait(), self._out)
 
 
 class _Filtering:

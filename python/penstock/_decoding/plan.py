@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import prod
 from typing import get_args
 
@@ -24,23 +25,14 @@ from penstock._facts.opening import has_no_times
 from penstock._facts.part import Part
 from penstock._facts.seeking import may_seek, seek_arguments
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import PALETTE, option_arguments, read_arguments
+from penstock._ffmpeg.command.arguments import option_arguments, read_arguments
 from penstock._ffmpeg.command.colors import MATRICES, RANGES, UNTAGGED, VideoColors
 from penstock._ffmpeg.command.pixel_formats import (
     DEFAULT_FORMAT,
-    PIXEL_FORMATS,
     SOURCE,
     DefaultFormat,
     FrameLayout,
-    canonical,
-    divides_evenly,
     frame_layout,
-    has_alpha,
-    in_native_order,
-    is_float,
-    is_gray,
-    is_rgb,
-    pixel_format_of,
 )
 from penstock._ffmpeg.command.settings import (
     CopiedMatrix,
@@ -48,8 +40,24 @@ from penstock._ffmpeg.command.settings import (
 )
 from penstock._ffmpeg.program import capabilities
 from penstock._ffmpeg.program.child import ProgramError, run
+from penstock._ffmpeg.program.messages import listing_arguments
 from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock._formats import codecs
+from penstock._formats.pixel_formats import (
+    FULL_CHROMA,
+    PIXEL_FORMATS,
+    canonical,
+    divides_evenly,
+    has_alpha,
+    has_palette,
+    in_native_order,
+    is_float,
+    is_gray,
+    is_rgb,
+    of_channels,
+    pixel_format_of,
+    with_alpha_beside,
+)
 from penstock._native import _Conversion
 from penstock.errors import DecoderError
 
@@ -57,13 +65,6 @@ from penstock.errors import DecoderError
 _FEW_FRAMES = 16
 # The matrix of FFmpeg's scaler for untagged video of any size (SWS_CS_DEFAULT in libswscale/swscale.h).
 _UNTAGGED = "bt601"
-# What FFmpeg converts stored pixels to before our conversion to RGB, if the picture is scaled or the RGB has 16 bits.
-# Scaled to 4:4:4, it keeps more of the file's chroma; and FFmpeg's own conversion to 16-bit RGB is 256/257 as bright as
-# it should be (white is 65283). From these formats our conversion and FFmpeg's make the same pixels. (FFmpeg's scaler
-# makes others of nv12.)
-_FULL_CHROMA = {
-    f"yuv{chroma}p{depth}": f"yuv444p{depth}" for chroma in (420, 422, 444) for depth in ("", "10le")
-}
 # How FFmpeg's names of full-range YUV begin.
 _FULL_RANGE = "yuvj"
 _AUTOROTATION = frozenset(("autorotate", "noautorotate"))
@@ -90,6 +91,7 @@ class DecodePlan:
         track: the stream, with the pixel format that its decoder gives.
         decoder: name of FFmpeg's decoder; None leaves the choice to FFmpeg.
         keyframe_s: as for `seek_arguments`.
+        rate: `Questions.even_rate`.
         uncropped: FFmpeg's arguments for pictures as their codec has them, where the container crops them.
         colors: of frames that are YUV; None for others, and if an argument of the caller may change them.
         is_reframed: whether `filters` crop the picture, or scale it to another shape.
@@ -106,6 +108,7 @@ class DecodePlan:
     track: Track
     decoder: str | None = None
     keyframe_s: float | None = None
+    rate: Fraction | None = None
     uncropped: tuple[str, ...] = ()
     colors: VideoColors | None = None
     is_reframed: bool = False
@@ -155,7 +158,7 @@ class DecodePlan:
         return [*reading, *filtered, *few, "-fps_mode", "passthrough", "-f", "null", "-"]
 
     def _reading(self) -> tuple[list[str], list[str]]:
-        return _reading(self.track, self.options, self.decoder, self.uncropped, self.keyframe_s)
+        return _reading(self.track, self.options, self.decoder, self.uncropped, self.keyframe_s, self.rate)
 
 
 def plan_decode(
@@ -164,11 +167,12 @@ def plan_decode(
     options: DecodeOptions,
     sandbox: Sandbox | None = None,
     keyframe_s: float | None = None,
+    rate: Fraction | None = None,
 ) -> DecodePlan:
     """Plans a decode by the FFmpeg `program`, or by libav in this process if that is None.
 
-    `keyframe_s` is as for `seek_arguments`. Runs FFmpeg for one frame if the size depends on `filters`, in the sandbox
-    if there is one.
+    `keyframe_s` is as for `seek_arguments`, and `rate` is `Questions.even_rate`. Runs FFmpeg for one frame if the size
+    depends on `filters`, in the sandbox if there is one.
     """
     source, video = track.source, track.video
     name = _delivered_format(video, options)
@@ -195,7 +199,7 @@ def plan_decode(
             or options.needs_own_size
         )
     ):
-        reading, trim = _reading(track, options, decoder, uncropped, keyframe_s)
+        reading, trim = _reading(track, options, decoder, uncropped, keyframe_s, rate)
         if endpoints.is_sequential(source):
             reading, trim = _test_picture(video), []
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
@@ -220,12 +224,12 @@ def plan_decode(
         if conversion is None:
             delivered, converted_by = layout.pixel_format, "ffmpeg"
             # From a palette itself, FFmpeg makes 36 of 256 grays one too dark or bright.
-            scaled[-1:] = [*["format=bgra"] * (own == PALETTE), scaled[-1]]
+            scaled[-1:] = [*["format=bgra"] * has_palette(own), scaled[-1]]
             scaled[-1] += _colors(options, own, layout, video)
             scaled += _to_floats(own, delivered)
         else:
             scaled[-1] += _same_colors(conversion_input, layout, video, options)
-    elif own == PALETTE and (width, height) == own_size:
+    elif has_palette(own) and (width, height) == own_size:
         # FFmpeg's `scale` may replace the palette. Another size is an error here.
         scaled[-1] = f"crop=if(eq(iw\\,{width})*eq(ih\\,{height})\\,{width}\\,{OTHER_SIZE}):{height}"
     filters = (
@@ -237,6 +241,7 @@ def plan_decode(
     return DecodePlan(
         *(layout, delivered, conversion, converted_by, turns, filters, options, track, decoder),
         keyframe_s=keyframe_s,
+        rate=rate,
         uncropped=uncropped,
         colors=None if is_recolored else yuv_colors(video, layout.pixel_format),
         is_reframed=not framing.is_plain,
@@ -249,7 +254,7 @@ def _check_framing(framing: Framing, own: str, layout: FrameLayout) -> None:
     if framing.is_plain or not own:
         return
     name, crop = layout.pixel_format, argument("crop", framing.crop)
-    if own == name == PALETTE:
+    if own == name and has_palette(own):
         raise ValueError(
             f"frames with a palette can't be cropped. Pass {argument('pixel_format', DEFAULT_FORMAT)}"
         )
@@ -264,7 +269,7 @@ def as_stored(program: str, track: Track, plan: DecodePlan) -> DecodePlan:
     """What FFmpeg has to write for `plan` if its filters run in this process: the pictures as they are stored."""
     own = plan.track.video.pixel_format or SOURCE
     options = replace(plan.options.as_stored, pixel_format=own)
-    return plan_decode(program, track, options, keyframe_s=plan.keyframe_s)
+    return plan_decode(program, track, options, keyframe_s=plan.keyframe_s, rate=plan.rate)
 
 
 def lost_bits(video: VideoInfo, pixel_format: str) -> str | None:
@@ -276,12 +281,10 @@ def lost_bits(video: VideoInfo, pixel_format: str) -> str | None:
     is_usual = bits <= (8 if is_rgb(own) or is_gray(own) else 12)
     if is_usual or not isinstance(pixel_format, DefaultFormat):
         return None
-    gray, rgb, samples = "gray16le", "rgb48le", f"{bits}-bit samples"
-    if is_float(own):
-        gray, rgb, samples = "grayf32le", "gbrpf32le", "floats"
+    samples, sample_bytes = ("floats", None) if is_float(own) else (f"{bits}-bit samples", 2)
     return (
         f"the video has {samples} ({own}), which become 8 bits. Pass "
-        f"{argument('pixel_format', gray if is_gray(own) else rgb)} to keep them, or "
+        f"{argument('pixel_format', of_channels(1 if is_gray(own) else 3, sample_bytes))} to keep them, or "
         f"{argument('pixel_format', str(pixel_format))} if 8 bits are enough"
     )
 
@@ -295,8 +298,8 @@ def unmapped_hdr(video: VideoInfo, layout: FrameLayout, options: DecodeOptions) 
         return None
     return (
         f"the video is HDR ({_HDR[video.color_transfer]}), which looks dull as {name} without tone mapping. Pass "
-        f"{argument('pixel_format', 'rgb48le')} to get its samples, or {argument('filters', _TO_SDR)} to convert it "
-        "to SDR"
+        f"{argument('pixel_format', of_channels(3, 2))} to get its samples, or {argument('filters', _TO_SDR)} to "
+        "convert it to SDR"
     )
 
 
@@ -349,7 +352,7 @@ def _rotation_filters(video: VideoInfo, options: DecodeOptions) -> tuple[str, ..
 
 def _first_size(arguments: Sequence[str], sandbox: Sandbox | None) -> tuple[int, int] | None:
     """Width and height of the first frame that FFmpeg writes with these arguments; None if it writes none."""
-    output = ("-frames:v", "1", "-c:v", "rawvideo", "-f", "framecrc", "pipe:1")
+    output = ("-frames:v", "1", *listing_arguments())
     try:
         printed = run((*arguments, *output), None, check=False, sandbox=sandbox).text
     except ProgramError:
@@ -371,17 +374,21 @@ def _without_range(pixel_format: str) -> str:
 
 
 def _conversion_input(stored: str, layout: FrameLayout, options: DecodeOptions, *, is_scaled: bool) -> str:
-    """What a native conversion to RGB gets: the pixels as they are stored, or those with all chroma."""
-    is_short = layout.sample_bytes == 1 and stored in _FULL_CHROMA
+    """What a native conversion to RGB gets: the pixels as they are stored, or those with all chroma.
+
+    FFmpeg makes the latter if the picture is scaled, which keeps more of the file's chroma, or if the RGB has 16 bits:
+    FFmpeg's own conversion to that is 256/257 as bright as it should be (white is 65283).
+    """
+    is_short = layout.sample_bytes == 1 and stored in FULL_CHROMA
     is_full = layout.sample_bytes == 2 or (is_scaled and is_short)
     is_ours = options.settings._knobs.convert == "auto" and is_rgb(layout.pixel_format)
-    return _FULL_CHROMA.get(stored, stored) if is_full and is_ours else stored
+    return FULL_CHROMA.get(stored, stored) if is_full and is_ours else stored
 
 
 def own_pixel_format(video: VideoInfo) -> str:
     """The file's pixel format, including alpha that is stored beside the frames; empty if unknown."""
     own = video.pixel_format or ""
-    return "yuva420p" if video.has_separate_alpha and own == "yuv420p" else own
+    return with_alpha_beside(own) if video.has_separate_alpha else own
 
 
 def _delivered_format(video: VideoInfo, options: DecodeOptions) -> str:
@@ -415,17 +422,26 @@ def _reading(
     decoder: str | None,
     uncropped: Sequence[str],
     keyframe_s: float | None,
+    rate: Fraction | None,
 ) -> tuple[list[str], list[str]]:
     """FFmpeg's arguments that read the stream, and the filters that drop what is before ``start``."""
     source, media, video = track.source, track.media, track.video
     seek, trim = seek_arguments(options.start, source, media, video, end=options.end, keyframe_s=keyframe_s)
-    is_raw = has_no_times(media.container) and video.start_s is None
-    if is_raw and not options.filters:  # with which FFmpeg may begin again in the middle
+    is_raw, start = has_no_times(media.container), round(Fraction(video.start_s or 0.0) / video.time_base)
+    if rate is not None:
+        step, first = 1 / (rate * video.time_base), 0 if is_raw else start
+        # FFmpeg makes its filters again where the size changes. Then it counts from the time that it has made up.
+        count = f"setpts='if(N,PREV_OUTPTS+{step},if(lt(PTS,{first + _FEW_FRAMES * step}),{first},PTS))'"
+        trim = [f"settb={video.time_base}", count, *trim]
+    elif video.late_units:
+        # FFmpeg may give the first frame an earlier time than it has in the file, but none of the others.
+        trim = [f"settb={video.time_base}", f"setpts='max(PTS,{start + video.late_units})'", *trim]
+    elif is_raw:
         # Before 7, FFmpeg begins later with a raw stream whose frames are reordered.
         trim = ["setpts=PTS-STARTPTS", *trim]
     return [
         # Times and pictures as they are in the file: FFmpeg 5.1 does not see each display matrix.
-        *("-copyts", "-noautorotate", *uncropped),
+        *("-copyts", "-noautorotate", *uncropped, "-flags", "unaligned"),
         *seek,
         *(() if decoder is None else (f"-c:{video.index}", decoder)),
         *(() if options.settings.threads is None else ("-threads", str(options.settings.threads))),
@@ -503,9 +519,9 @@ def _converts_itself(stored: str, layout: FrameLayout) -> bool:
     scaler smooths chroma over edges, at a multiple of the time: left to it are odd sizes of 8 bits, and nv12.
     """
     if layout.sample_bytes == 2 and is_rgb(layout.pixel_format):
-        return stored in _FULL_CHROMA.values()
+        return stored in FULL_CHROMA.values()
     is_even = divides_evenly(stored, layout.width, layout.height)
-    is_plain = (stored in _FULL_CHROMA or is_gray(stored)) and stored != layout.pixel_format
+    is_plain = (stored in FULL_CHROMA or is_gray(stored)) and stored != layout.pixel_format
     return is_gray(layout.pixel_format) or (is_plain and layout.sample_bytes == 1 and is_even)
 
 
@@ -560,7 +576,7 @@ def is_full(video: VideoInfo, frames: str) -> bool:
         return video.color_range == "full"
     # FFmpeg makes limited YUV of all others, but for gray of 8 bits, whose samples stay.
     read = pixel_format_of(frames)
-    return has == "gray" and read is not None and read.depth == 8
+    return has == "gray" and read is not None and read.depth == 8  # "gray" is that of 8 bits
 
 
 def _color_range(stored: str, video: VideoInfo, options: DecodeOptions) -> str:

@@ -21,6 +21,7 @@ from penstock._facts.seeking import audio_arguments
 from penstock._facts.source import Source
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import SAMPLES, format_seconds, option_arguments, read_arguments
+from penstock._formats import containers
 from penstock._native import Frame, Reader
 from penstock.errors import DecoderError
 
@@ -168,7 +169,7 @@ class ProgramSound:
         late_s = 0.0 if first_s is None or begins_s is None else max(0.0, begins_s - first_s)
         if start is None or late_s:
             # FFmpeg before 8 also outputs the priming samples before that time, which are no sound: 21 ms of AAC.
-            first_s = begins_s if chosen.media.container == endpoints.MATROSKA else None
+            first_s = begins_s if containers.known(chosen.media.container).has_elements else None
         lead_s = late_s if duration is None else min(late_s, duration)
         # Samples of silence that are still to come.
         self._silent = round(lead_s * rate)

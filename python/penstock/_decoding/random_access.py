@@ -19,6 +19,7 @@ from penstock._decoding.unneeded import unneeded
 from penstock._facts.index import facts_of, table_of
 from penstock._facts.part import place_at
 from penstock._ffmpeg.command import endpoints
+from penstock._formats import containers
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 _EARLIER_STARTS = 2
 # Seeks that may go past their target, before the file is read from its beginning. Guessed.
 _EARLIER_SEEKS = 4
-# Frames that came after those that were asked for, and may be the next: as many as H.264 may hold back.
+# Frames that are kept for a caller who goes back, or whose batches overlap. Chosen: a clip that models take. The first
+# use keeps the last frame only, because many callers read one batch, and memory for more would be new.
 _RECENT_FRAMES = 16
 # Places of a file that can be read in turn without a seek. Chosen: each has the frames of its threads in memory.
 _MOST_DECODES = 2
@@ -64,6 +66,7 @@ class RandomAccess:
             )
         self._chosen, self._identity = chosen, identity
         self._decodes: list[_Decode] = []  # the one that was used last is the last one
+        self._most_recent = 0  # how many of the last frames each keeps
         if video is not None:
             self._decodes.append(_Decode(chosen, video))
         keep_in_child(self)
@@ -127,6 +130,7 @@ class RandomAccess:
 
     def _frames(self, places: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
         account = self.account
+        self._most_recent = _RECENT_FRAMES if self._most_recent else 1
         wanted = {int(account.shown[place]): place for place in places}
         by_start = sorted((next(account.starts(packet)), packet) for packet in wanted)
         decode: _Decode | None = None
@@ -196,6 +200,7 @@ class RandomAccess:
         if decode in self._decodes:
             self._decodes.remove(decode)
         self._decodes.append(decode)
+        decode.most_recent = self._most_recent
         return decode
 
     def close(self) -> None:
@@ -219,6 +224,7 @@ class _Decode:
         self._recent: dict[int, VideoFrame] = {}
         self._may_skip: Callable[[int], bool] = lambda _: False  # whether nobody wants the frame of a packet
         self.has_failed = False  # libav has told of damage
+        self.most_recent = 1  # how many of the last frames are kept
 
     @property
     def is_in_use(self) -> bool:
@@ -287,9 +293,8 @@ class _Decode:
         return self.video.container
 
     def _keep(self, packet: int, frame: VideoFrame) -> None:
-        """Keeps one of the last frames, for a caller who wants the next one after this call."""
         self._recent[packet] = frame
-        while len(self._recent) > _RECENT_FRAMES:
+        while len(self._recent) > self.most_recent:
             del self._recent[next(iter(self._recent))]
 
     def close(self) -> None:
@@ -347,10 +352,9 @@ class _Decode:
         """Packets from one at or before `start` on, and the first one's number; None if seeking leads to none."""
         # A seek may go past its target: then further back.
         for key in islice(account.starts(start), _EARLIER_SEEKS):
-            # The demuxer of MPEG-TS usually seeks past a target that is a time.
             is_sought = (
                 self.video.seek_byte(int(account.packets.position[key]), int(account.packets.pts[key]))
-                if "mpegts" in self.video.container.format.name
+                if containers.known(self.video.container.format.name).seeks_by_byte
                 else self.video.seek(int(account.packets.pts[key]))
             )
             if not is_sought:

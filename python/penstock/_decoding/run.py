@@ -20,6 +20,7 @@ from penstock._facts.index import (
     WholeFrom,
     are_times_of_decoding,
     facts_of,
+    has_false_beginning,
     names_frames,
     packet_of,
     packets_of,
@@ -404,7 +405,8 @@ class PlainRun(Run):
     def _give(self, frame: VideoFrame) -> None:
         number, count = packet_of(frame), len(self._shown)
         facts = self.facts[number]
-        pts = self._guess.of(facts.pts if facts.has_pts else None, frame.dts, frame.duration)
+        is_false = number == 0 and has_false_beginning(self.facts.values())
+        pts = self._guess.of(facts.pts if facts.has_pts and not is_false else None, frame.dts, frame.duration)
         if self._counts:
             pts = self.facts[count].pts
         if not self._forgets:

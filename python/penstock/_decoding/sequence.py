@@ -19,7 +19,7 @@ from penstock._decoding.run import LOST, LostError, NamedRun, PlainRun, UnnamedE
 from penstock._facts import completeness
 from penstock._facts.completeness import End, times_go_back
 from penstock._facts.index import Facts, facts_of, has_hidden_frames
-from penstock._facts.opening import only_frame, times_may_jump
+from penstock._facts.opening import times_may_jump
 from penstock._facts.seeking import may_seek
 from penstock._formats import containers
 from penstock.errors import DecoderError
@@ -112,7 +112,7 @@ class Sequence:
         [packet] = islice(video.packets(), 1)
         video.give_back([packet])
         is_sound = packet.size and not packet.is_discard and not packet.is_corrupt
-        frame = only_frame(video.decoder_of_one(), packet) if is_sound else None
+        frame = video.decode_alone(packet) if is_sound else None
         if frame is not None and not frame.is_corrupt:
             pts = facts_of(packet).pts
             self._ready.append((pts, frame))

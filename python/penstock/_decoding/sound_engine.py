@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,10 @@ import numpy.typing as npt
 
 from penstock._common.deadline import Deadline
 from penstock._common.reports import DecoderEngine
-from penstock._decoding.open_sound import Placed, PlacedSound, SoundInput
+from penstock._decoding.open_sound import OpenSound, Placed, PlacedSound
 from penstock._decoding.turns import Turns
-from penstock.errors import DecoderError
+from penstock._ffmpeg.command import endpoints
+from penstock.errors import DecoderError, FFmpegWarning, StalledError
 
 if TYPE_CHECKING:
     from penstock._decoding.mixing import SampleForm
@@ -26,7 +28,7 @@ class SoundEngine(Turns[npt.NDArray[Any]]):
     """Gives blocks of samples, and those of windows anywhere in the file.
 
     Args:
-        chosen, form: what is read, and what is made of it.
+        opened, form: what is read, and what is made of it.
         title: of the decoder.
         part: places to begin with and to end before; None is the end of the audio. Places before the first sample are
             silent.
@@ -35,23 +37,27 @@ class SoundEngine(Turns[npt.NDArray[Any]]):
     late = "libav decoded no audio"
     pid = policy = None
 
-    def __init__(
-        self, chosen: SoundInput, form: SampleForm, title: str, part: tuple[int, int | None]
-    ) -> None:
-        super().__init__()
-        self._chosen, self._form, self._title = chosen, form, title
+    def __init__(self, opened: OpenSound, form: SampleForm, title: str, part: tuple[int, int | None]) -> None:
+        self._is_file = endpoints.is_path(opened.chosen.opened.url)
+        super().__init__(may_hang=not self._is_file)
+        self._chosen, self._form, self._title = opened.chosen, form, title
+        self._opened: OpenSound | None = opened  # which the first use takes
         self._place, self._stop = part
-        self._sound: PlacedSound | None = None  # which the first read opens
+        self._sound: PlacedSound | None = None
         self._blocks: Iterator[Placed] | None = None
         self._ahead: list[Placed] = []
         self._windows: PlacedSound | None = None  # a second open file
-        self._failure: DecoderError | None = None
+        self._failure: DecoderError | StalledError | None = None
         self._is_fed = self._is_used = False
 
     @property
     def facts(self) -> DecoderEngine:
         """The engine, for a caller."""
-        return DecoderEngine("libav", "libav reads files, in this process")
+        return DecoderEngine("libav", f"libav reads {'files' if self._is_file else 'URLs'}, in this process")
+
+    def _placed(self) -> PlacedSound:
+        opened, self._opened = self._opened or OpenSound(self._chosen), None
+        return PlacedSound(opened, self._form)
 
     # --- in sequence -------------------------------------------------------------------------------------------------
 
@@ -83,14 +89,14 @@ class SoundEngine(Turns[npt.NDArray[Any]]):
     def _fill(self, deadline: Deadline) -> None:
         """Decodes until there is a block, or the end."""
         if self._blocks is None:
-            self._sound = self._sound or PlacedSound(self._chosen, self._form)
+            self._sound = self._sound or self._placed()
             self._blocks = self._sound.blocks(self._place)
             self._is_fed = self._stop is not None and self._place >= self._stop
         while not self._is_fed and sum(len(one.samples) for one in self._ahead) < BLOCK_SAMPLES:
             self.check_usable()
             try:
                 block = next(self._blocks, None)
-            except DecoderError as failure:
+            except (DecoderError, StalledError) as failure:
                 self._failure, self._is_fed = failure, True
                 return
             if block is not None and self._stop is not None:
@@ -109,6 +115,9 @@ class SoundEngine(Turns[npt.NDArray[Any]]):
 
     def _took(self, made: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
         self._is_used = made is not None
+        if made is None and self._sound is not None and self._sound.warning is not None:
+            warning = FFmpegWarning(f"{self._chosen.path}: {self._sound.warning}")
+            warnings.warn(warning, stacklevel=4)
         return made
 
     # --- anywhere ----------------------------------------------------------------------------------------------------
@@ -117,7 +126,7 @@ class SoundEngine(Turns[npt.NDArray[Any]]):
         """The samples of windows that begin with these places, and which part of each lies in the audio."""
         self.check_usable()
         with self._turn(Deadline(None)):
-            sound = self._windows = self._windows or PlacedSound(self._chosen, self._form)
+            sound = self._windows = self._windows or self._placed()
             try:
                 return _windows_of(sound, begins, count, self._form)
             except BaseException:
@@ -134,10 +143,10 @@ class SoundEngine(Turns[npt.NDArray[Any]]):
     def _free(self) -> None:
         self._ahead.clear()
         self._blocks = None
-        for sound in (self._sound, self._windows):
+        for sound in (self._opened, self._sound, self._windows):
             if sound is not None:
                 sound.close()
-        self._sound = self._windows = None
+        self._opened = self._sound = self._windows = None
 
 
 def _windows_of(

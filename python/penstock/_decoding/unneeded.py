@@ -39,12 +39,14 @@ def unneeded(codec: VideoCodecContext) -> Callable[[Packet], bool]:
     """
     # As long as the heads that are read below, also if it is cut off.
     name, extradata = codec.codec.canonical_name, bytes(codec.extradata or b"").ljust(_HVCC_ARRAYS, b"\0")
-    if name == "h264":
+    # Each has heads of its own, which the functions below read.
+    if name == "h264":  # ITU-T H.264
         return _avc(extradata)
-    if name == "hevc":
+    if name == "hevc":  # ITU-T H.265
         return _Hevc(extradata).is_unneeded
-    if name == "av1":
+    if name == "av1":  # AV1 specification
         return _Av1(extradata).is_unneeded
+    # ISO/IEC 11172-2 and 13818-2.
     return _is_b_picture if name in ("mpeg1video", "mpeg2video") else lambda _: False
 
 

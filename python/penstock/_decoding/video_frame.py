@@ -11,7 +11,15 @@ import numpy.typing as npt
 
 from penstock._decoding.framing import DeliveredLayout
 from penstock._ffmpeg.command.colors import VideoColors
-from penstock._ffmpeg.command.pixel_formats import PIXEL_FORMATS, FrameLayout, has_alpha, is_gray, is_rgb
+from penstock._ffmpeg.command.pixel_formats import FrameLayout
+from penstock._formats.pixel_formats import (
+    PIXEL_FORMATS,
+    has_alpha,
+    has_v_first,
+    is_gray,
+    is_rgb,
+    of_channels,
+)
 from penstock._native import Frame, _Slot
 
 # A larger picture is made smaller for a notebook, which keeps what it shows, as text.
@@ -118,7 +126,7 @@ def _plane_names(layout: FrameLayout) -> Sequence[str]:
         case 1:
             return ()
         case 2:
-            return ("y", "vu" if layout.pixel_format in ("nv21", "nv42") else "uv")
+            return ("y", "vu" if has_v_first(layout.pixel_format) else "uv")
     return "gbra" if is_rgb(layout.pixel_format) else "yuva"
 
 
@@ -162,8 +170,8 @@ def _png(frame: VideoFrame, layout: FrameLayout) -> bytes | None:
         rows[:, : data.shape[1]] = data
     size = layout.width, layout.height
     width, height = (max(1, round(side * min(1, _MOST_SIDE / max(size)))) for side in size)
-    color = "rgba" if has_alpha(name) else "gray" if is_gray(name) else "rgb24"
-    encoder: Any = av.CodecContext.create("png", "w")
+    color = of_channels(4 if has_alpha(name) else 1 if is_gray(name) else 3, 1)
+    encoder: Any = av.CodecContext.create("png", "w")  # browsers show it
     encoder.width, encoder.height, encoder.pix_fmt, encoder.time_base = width, height, color, Fraction(1)
     packets = [*encoder.encode(whole.reformat(width, height, color)), *encoder.encode(None)]
     return b"".join(map(bytes, packets))

@@ -16,7 +16,6 @@ from av.error import FFmpegError as LibavError
 
 from penstock._common.messages import argument, plural
 from penstock._decoding.planes import plane_rows
-from penstock._encoding.container import is_quicktime
 from penstock._encoding.encoders import LOSSLESS
 from penstock._encoding.labels import Labels
 from penstock._encoding.sound import AudioTrack, Sound, most_priming_s
@@ -24,10 +23,17 @@ from penstock._encoding.timecode import is_same_timecode
 from penstock._facts.opening import first_packet_s
 from penstock._facts.probing import probe
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import PALETTE
 from penstock._ffmpeg.command.colors import UNTAGGED
-from penstock._ffmpeg.command.pixel_formats import canonical, has_alpha, is_float, pixel_format_of
 from penstock._ffmpeg.command.settings import DecoderSettings
+from penstock._formats import containers, encoders
+from penstock._formats.pixel_formats import (
+    canonical,
+    has_alpha,
+    has_palette,
+    is_float,
+    is_rgb,
+    pixel_format_of,
+)
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -46,12 +52,6 @@ _WHOLE_BITS = {"u8": 8, "s16": 16}
 _BITS = {"int16": 16, "int32": 32, "float32": 24}
 # Containers write these in their own way.
 _REWRITTEN = ("creation_time", "date", "location")
-# Containers whose length libav guesses: MPEG program streams.
-_WITHOUT_LENGTH = ("mpeg",)
-# An MP4 file has two lengths. It depends on libav which one it reports, and FFmpeg writes one of them too short if
-# frames with their own times are reordered.
-_WITHOUT_LENGTH_OF_TIMES = (*_WITHOUT_LENGTH, endpoints.QUICKTIME)
-
 
 # Tried with all encoders of FFmpeg 5.1 at their defaults: lossy ones are at most 8 off, and swapped planes 40 or more.
 _COARSE_ERROR = 12
@@ -119,6 +119,7 @@ class Picture:
         """The picture `rgba` as that plan takes it; or noise, if libav can't make its pixel format."""
         layout = plan.frames
         try:
+            # `rgba` has 4 channels of 16 bits.
             frame = av.VideoFrame.from_ndarray(rgba, "rgba64le").reformat(format=layout.pixel_format)
             rows = [
                 np.frombuffer(memoryview(plane), np.uint8, count * plane.line_size).reshape(count, -1)[
@@ -128,7 +129,8 @@ class Picture:
             ]
             # As gray, for example, if the video has no colors.
             shown = plan.output_pixel_format or layout.pixel_format
-            shown = layout.pixel_format if shown == PALETTE else shown
+            shown = layout.pixel_format if has_palette(shown) else shown
+            # As pictures are compared.
             rgb: Any = frame.reformat(format=shown).reformat(format="rgb24").to_ndarray()
             exact: Any = frame.reformat(format="rgb24").to_ndarray()
         except (LibavError, ValueError):
@@ -199,9 +201,7 @@ def _compare_facts(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
         yield Difference(
             "picture",
             f"libav finds no {meant.codec} video in the file. "
-            + (
-                _raw_remedy(meant) if meant.codec == "rawvideo" else "Use another container, or another codec"
-            ),
+            + (_raw_remedy(meant) or "Use another container, or another codec"),
         )
     if video is not None:
         yield from (Difference("pixels", one) for one in _check_pixels(video, meant))
@@ -261,7 +261,7 @@ def _compare_frames(path: str, meant: Meant) -> Iterable[Difference]:
             remedy = "Write images that keep floats: frames/%05d.exr"
         elif meant.codec == "ffv1":
             remedy = f"Pass {argument('codec', 'rawvideo')} and a name such as video.nut"
-        elif plan.output.container == "nut":
+        elif plan.output.container == "nut":  # which knows the most layouts
             remedy = "Write images: frames/%05d.png"
         yield Difference(
             "samples",
@@ -276,7 +276,7 @@ def _compare_frames(path: str, meant: Meant) -> Iterable[Difference]:
             yield Difference(
                 "picture",
                 f"{meant.codec} in {plan.output.container_name} shows another picture when it is read back. "
-                + (_raw_remedy(meant) if meant.codec == "rawvideo" else "Pass another codec, or write mkv"),
+                + (_raw_remedy(meant) or "Pass another codec, or write mkv"),
             )
 
 
@@ -316,8 +316,10 @@ def _samples_of(sound: Sound, count: int, settings: DecoderSettings) -> npt.NDAr
         return decoder.read_all()
 
 
-def _raw_remedy(meant: Meant) -> str:
-    """What to do about raw video that is read back wrong. Containers know few layouts, and NUT most."""
+def _raw_remedy(meant: Meant) -> str | None:
+    """What to do about raw video that is read back wrong, of which NUT knows most layouts; None for other video."""
+    if not encoders.codec_of(meant.codec).is_raw:
+        return None
     remedy = argument("output_pixel_format", "yuv420p")
     return f"Pass {remedy}" if meant.plan.output.container == "nut" else f"Write .nut, or pass {remedy}"
 
@@ -329,8 +331,8 @@ def _keeps_samples(path: str, meant: Meant, got: Sequence[npt.NDArray[Any]]) -> 
         [one.exact_rgb for one in meant.pictures if one.exact_rgb is not None],
     )
     known = pixel_format_of(name)
-    is_rgb = known is not None and known.kind == "rgb" and known.depth <= 8 and not known.has_alpha
-    if is_rgb and not name.startswith("bayer") and len(exact) == len(got):
+    is_short_rgb = known is not None and is_rgb(name) and known.depth <= 8 and not known.has_alpha
+    if is_short_rgb and not name.startswith("bayer") and len(exact) == len(got):
         return all(map(np.array_equal, got, exact))
     return all(
         np.array_equal(np.asarray(frame).reshape(-1).view(np.uint8), one.samples)
@@ -347,7 +349,7 @@ def _frames(path: str, pixel_format: str) -> Iterator[VideoFrame]:
 
 def _times_remedy(plan: EncodePlan) -> str:
     """What to do about frames that have other times in the file."""
-    if is_quicktime(plan.output) and "movflags" in plan.options:
+    if plan.output.facts.has_boxes and "movflags" in plan.options:
         return "Add delay_moov to movflags"
     return "Write mp4, mov, mkv or webm"
 
@@ -358,7 +360,7 @@ def _moved_s(times_s: Sequence[float | None], meant: Meant) -> float:
         return float("inf")
     first_s = times_s[0] or 0.0
     latest_s = _SAME_S + most_priming_s(one.sample_rate for one in meant.plan.sounds)
-    may_be_late = meant.plan.sounds and not is_quicktime(meant.plan.output) and 0 <= first_s <= latest_s
+    may_be_late = meant.plan.sounds and not meant.plan.output.facts.has_boxes and 0 <= first_s <= latest_s
     if meant.first_s is not None and not may_be_late:
         first_s = 0.0
     return max(
@@ -387,7 +389,7 @@ def _check_pixels(video: VideoInfo, meant: Meant) -> Iterable[str]:
     if had and has_alpha(had) and not keeps_alpha:
         yield f"the frames' alpha is dropped, because the {meant.codec} file has none. libvpx-vp9 in .webm keeps it"
     codec, told = meant.codec, video.pixel_format
-    wanted = meant.plan.output_pixel_format if codec == "rawvideo" else None
+    wanted = meant.plan.output_pixel_format if encoders.codec_of(codec).is_raw else None
     if wanted is not None and told is not None and canonical(told) != canonical(wanted):
         yield (
             f"the video is raw {wanted}, but the file says {told!r}, so readers show it as that. Pass "
@@ -495,13 +497,13 @@ def missing_labels(media: MediaInfo, meant: Labels) -> Iterable[str]:
         for name, value in meant.metadata
         if told.get(name.lower()) != value and not (name.lower() in _REWRITTEN and name.lower() in told)
     ]
-    is_quicktime = media.container == endpoints.QUICKTIME
+    has_boxes = containers.known(media.container).has_boxes
     if lost:
-        fix = f"Pass {argument('options.movflags', 'use_metadata_tags')}" if is_quicktime else "Write mkv"
+        fix = f"Pass {argument('options.movflags', 'use_metadata_tags')}" if has_boxes else "Write mkv"
         yield f"the container doesn't keep the metadata {', '.join(lost)} as given. {fix}"
     told_chapters = [(round(one.start_s, 2), one.title) for one in media.chapters]
     chapters = [(round(start_s, 2), title) for start_s, title in meant.chapters]
-    if is_quicktime and chapters and told_chapters == [(0, chapters[0][1]), *chapters[1:]] != chapters:
+    if has_boxes and chapters and told_chapters == [(0, chapters[0][1]), *chapters[1:]] != chapters:
         yield "MP4 and QuickTime begin the first chapter at 0 s. Pass a chapter that begins at 0 s, or write mkv"
     elif chapters and told_chapters != chapters:
         yield f"the file doesn't keep the {plural(len(chapters), 'chapter')} as given. Write mp4, mov or mkv"
@@ -528,18 +530,21 @@ def _check_times(media: MediaInfo, video: VideoInfo, meant: Meant) -> Iterable[s
         yield f"the file says that it has {plural(video.frames, 'frame')}, but {meant.frames} were written"
     if meant.ends_s is None or meant.plan.output.are_images:  # which have no times
         return
+    known = containers.known(media.container)
     first_s, rate = float(meant.first_s or 0), meant.plan.rate
     begins_s = _begins_s(media, video)
     may_be_late, fix = meant.first_s is not None, f". {_times_remedy(meant.plan)}"
     tolerance_s = max(_TOLERANCE_S, _SAME_S + most_priming_s(one.sample_rate for one in meant.plan.sounds))
     if rate is not None:  # NUT begins late by what the encoder reorders, and nothing mends that
-        may_be_late &= media.container == endpoints.QUICKTIME
+        may_be_late &= known.has_boxes
         tolerance_s = min(_TOLERANCE_S, float(1 / rate / 2))
     if may_be_late and begins_s is not None and abs(begins_s - first_s) > tolerance_s:
         yield f"the first frame was written at {first_s:.3f} s, but the file has it at {begins_s:.3f} s{fix}"
     lasts_s, told_s = float(meant.ends_s) - first_s, video.duration_s
-    unsure = _WITHOUT_LENGTH if rate is not None else _WITHOUT_LENGTH_OF_TIMES
-    if told_s is not None and told_s < lasts_s - _TOLERANCE_S and media.container not in unsure:
+    # An MP4 file has two lengths. It depends on libav which one it reports, and FFmpeg writes one of them too short if
+    # frames with their own times are reordered.
+    is_unsure = known.guesses_length or (rate is None and known.has_boxes)
+    if told_s is not None and told_s < lasts_s - _TOLERANCE_S and not is_unsure:
         yield f"{lasts_s:.3f} s of video were written, but the file says that it has {told_s:.3f} s"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock._common.messages import argument
-from penstock._encoding.container import is_quicktime
 from penstock._encoding.output import ordinary_path
 from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.program import capabilities
@@ -17,9 +16,9 @@ _HYBRID = "hybrid_fragmented"
 
 def options_for(program: str, output: Output, given: Mapping[str, object]) -> dict[str, object]:
     """FFmpeg's options for an output that survives a kill. `Encoder` describes the errors."""
-    if is_quicktime(output):
+    if output.facts.has_boxes:
         options = _fragments(program, output)
-    elif output.is_matroska:
+    elif output.facts.has_elements:
         options = {"cluster_time_limit": round(_FRAGMENT_S * 1e3)}
     else:
         raise ValueError(

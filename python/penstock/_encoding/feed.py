@@ -15,7 +15,7 @@ from penstock._common.deadline import Deadline
 from penstock._common.tensors import OnDevice
 from penstock._common.types import Data
 from penstock._encoding import nut
-from penstock._encoding.container import distinct_unit_s, is_quicktime, longest_step_s
+from penstock._encoding.container import distinct_unit_s
 from penstock._encoding.frame_form import PLAIN, FrameForm
 from penstock._encoding.plan import EncodePlan
 from penstock._encoding.sound import checked_samples
@@ -103,7 +103,7 @@ class RawFeed:
     @property
     def first_s(self) -> Fraction | None:
         """The time of the first frame; None where a sound may move it."""
-        is_movable = self._plan.sounds and not is_quicktime(self._plan.output)  # which has edit lists
+        is_movable = self._plan.sounds and not self._plan.output.facts.has_boxes  # which has edit lists
         return None if is_movable else Fraction(0)
 
     @property
@@ -332,7 +332,7 @@ class NutFeed(RawFeed):
             raise ValueError(
                 f"time_s must be later than the previous frame's {float(last_s):.6f} s, not {float(time_s):.6f} s"
             )
-        if (longest_s := longest_step_s(self._plan.output)) is None:
+        if (longest_s := self._plan.output.facts.longest_step_s) is None:
             return last
         # As FFmpeg rounds: a half goes up.
         unit_s = distinct_unit_s(self._plan.output)

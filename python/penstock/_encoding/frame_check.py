@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -21,7 +20,8 @@ from penstock._encoding.frame_remedies import (
     size_remedy,
     squeezed,
 )
-from penstock._ffmpeg.command.pixel_formats import PIXEL_FORMATS, FrameLayout, frame_layout, is_packed
+from penstock._ffmpeg.command.pixel_formats import FrameLayout, frame_layout
+from penstock._formats.pixel_formats import PIXEL_FORMATS, is_packed, is_reordered, of_channels
 
 # Modes of PIL images whose samples are gray, RGB or RGBA.
 _PIL_MODES = ("L", "RGB", "RGBA", "RGBX", "I;16", "F")
@@ -115,8 +115,8 @@ def _check_mode(frame: Any, layout: FrameLayout) -> None:
     if not hasattr(frame, "convert") or not isinstance(mode, str):
         return
     remedy = ""
-    if mode.startswith("RGB") and re.match("bgr|[a0](?:rgb|bgr)", layout.pixel_format):
-        remedy = f". Pass pixel_format={'rgb24' if mode == 'RGB' else 'rgba'!r}"
+    if mode.startswith("RGB") and is_reordered(layout.pixel_format):
+        remedy = f". Pass pixel_format={of_channels(len(mode), 1)!r}"
     elif mode in _PIL_MODES:
         return
     elif wanted := pil_mode(layout):

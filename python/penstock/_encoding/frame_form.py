@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any
 
 from penstock._common.messages import argument
-from penstock._ffmpeg.command.pixel_formats import is_float, is_packed, pixel_format_of
+from penstock._formats.pixel_formats import is_float, is_packed, pixel_format_of
 from penstock._native import _Conversion, _Slot, _SlotPool, _ValueRange
 
 #: The sizes of floats that are scaled to whole samples: float16, float32 and float64.

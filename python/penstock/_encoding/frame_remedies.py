@@ -7,15 +7,9 @@ from math import prod
 
 from penstock._common.tensors import Contents
 from penstock._encoding.frame_form import FLOAT_BYTES, PLAIN, FrameForm
-from penstock._ffmpeg.command.pixel_formats import PIXEL_FORMATS, FrameLayout, frame_layout
+from penstock._ffmpeg.command.pixel_formats import FrameLayout, frame_layout
+from penstock._formats.pixel_formats import PIXEL_FORMATS, blue_first, of_channels
 
-# Pixel formats for 1, 3 and 4 channels, by the bytes of a sample.
-_BY_CHANNELS = {
-    1: {1: "gray", 3: "rgb24", 4: "rgba"},
-    2: {1: "gray16le", 3: "rgb48le", 4: "rgba64le"},
-}
-# The same for floats. FFmpeg has no packed RGB of floats: the planes are green, blue, red and alpha.
-_BY_CHANNELS_OF_FLOATS = {1: "grayf32le", 3: "gbrpf32le", 4: "gbrapf32le"}
 # Modes of PIL images.
 _PIL_MODES = {1: {1: "L", 3: "RGB", 4: "RGBA"}, 2: {1: "I;16"}, 4: {1: "F"}}
 
@@ -89,10 +83,9 @@ def dtype_remedy(samples: Contents, wanted: Wanted) -> str:
     """What to write for a frame whose dtype is wrong."""
     layout = wanted.layout
     is_packed, is_scaled = len(layout.planes) == 1, wanted.form.value_range is not None
-    by_bytes = (
-        _BY_CHANNELS[samples.sample_bytes] if samples.kind == "uint" and samples.sample_bytes < 4 else {}
-    )
-    sibling = by_bytes.get((*layout.planes[0], 1)[2]) if is_packed else None
+    sibling = None
+    if is_packed and samples.kind == "uint" and samples.sample_bytes < 4:
+        sibling = of_channels((*layout.planes[0], 1)[2], samples.sample_bytes)
     kind = samples.kind
     if kind == "float" and not (is_packed and samples.sample_bytes in FLOAT_BYTES):
         kind = "other float"
@@ -151,8 +144,7 @@ def _format_remedy(samples: Contents, channels: int, wanted: Wanted) -> str | No
     """What to write for a picture of the right size with other channels; None if unknown."""
     layout, are_floats = wanted.layout, samples.kind == "float" and wanted.layout.dtype[1] == "f"
     known = samples if samples.kind == "uint" and samples.sample_bytes <= 2 else layout
-    by_channels = _BY_CHANNELS[min(known.sample_bytes, 2)]
-    found = (_BY_CHANNELS_OF_FLOATS if are_floats else by_channels).get(channels)
+    found = of_channels(channels, None if are_floats else min(known.sample_bytes, 2))
     if found is None:
         return None
     if samples.owner == "PIL" and (mode := pil_mode(layout)):
@@ -162,7 +154,7 @@ def _format_remedy(samples: Contents, channels: int, wanted: Wanted) -> str | No
         planes = ", ".join(f"frame[..., {place}]" for place in (1, 2, 0, 3)[:channels])
         remedies.append(f"pass {'torch' if samples.owner == 'torch' else 'np'}.stack([{planes}])")
     elif channels > 1:
-        remedies[0] += f" (or {found.replace('rgb', 'bgr')!r})"
+        remedies[0] += f" (or {blue_first(found)!r})"
     if not are_floats and len(layout.planes) > 1:
         remedies.append(f"output_pixel_format={layout.pixel_format!r}")
     if not are_floats:

@@ -13,9 +13,10 @@ from penstock._encoding.plan import EncodePlan
 from penstock._encoding.sound import AudioTrack, Sound
 from penstock._encoding.timing import Origin
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.pixel_formats import has_alpha
 from penstock._ffmpeg.command.settings import DEFAULT_COLORS
 from penstock._ffmpeg.program.process import FFmpegProcess
+from penstock._formats import encoders
+from penstock._formats.pixel_formats import has_alpha
 
 if TYPE_CHECKING:
     from penstock._encoding.compare import Difference, Meant, Picture
@@ -132,7 +133,8 @@ class Judge:
         has_parts = any(name.partition(":")[0] == "cr_threshold" for name in plan.options)
         pixel_format = plan.output_pixel_format
         return (
-            (plan.output.container, plan.codec) == ("webp", "libwebp")
+            encoders.known(plan.codec).blends
+            and not plan.output.are_images
             and self._feed.submitted > 1
             and not has_parts
             and (pixel_format is None or has_alpha(pixel_format))

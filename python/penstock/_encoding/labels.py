@@ -17,15 +17,12 @@ from penstock._common.messages import argument
 from penstock._encoding.timecode import TIMECODE
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.endpoints import Output
+from penstock._formats import containers
 from penstock._native import _seconds
 from penstock.errors import DecoderError
 
 Chapters = Sequence[tuple[float, str]]
 
-# The encoder of subtitles for each container that can hold them.
-_SUBTITLES = {**dict.fromkeys(("ipod", "mov", "mp4"), "mov_text"), "matroska": "copy", "webm": "webvtt"}
-# Formats of text, by FFmpeg's names. It takes them as UTF-8, or as UTF-16 with a mark.
-_TEXTS = ("ass", "srt", "webvtt")
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # A program's argument has at most 128 KiB (MAX_ARG_STRLEN in Linux), and base64 makes 4 bytes of 3.
 _MOST_TEXT_BYTES = 96_000
@@ -163,7 +160,7 @@ def _checked_subtitles(subtitles: str | os.PathLike[str], output: Output) -> str
 
     path = endpoints.without_protocol(source)
     with open_media(source, path=path) as media:
-        is_text = media.format.name in _TEXTS
+        is_text = containers.known(media.format.name).is_text
         if not media.streams.subtitles:
             raise DecoderError(f"{path} has no subtitles")
     if is_text and endpoints.is_path(source):
@@ -178,7 +175,7 @@ def _checked_subtitles(subtitles: str | os.PathLike[str], output: Output) -> str
 
 
 def _codec_for(output: Output) -> str:
-    if (codec := _SUBTITLES.get(output.container)) is not None:
+    if (codec := output.facts.subtitle_encoder) is not None:
         return codec
     raise ValueError(
         f"{output.name} can't hold subtitles. Write mp4, mov, mkv or webm, or pass "

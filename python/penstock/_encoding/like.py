@@ -14,7 +14,6 @@ from typing import Any, BinaryIO, cast
 from penstock._common.messages import argument
 from penstock._decoding.decoder import Decoder
 from penstock._decoding.plan import is_full, yuv_colors
-from penstock._encoding.container import holds_times
 from penstock._encoding.encoders import AUTO_CODECS, LOSSLESS, encoder_for, software_encoder
 from penstock._encoding.output_pixel_format import AUTO
 from penstock._encoding.timecode import TIMECODE, check_timecode
@@ -22,11 +21,10 @@ from penstock._encoding.timing import Origin
 from penstock._facts.completeness import CHEAP_BYTES
 from penstock._facts.frame_times import ROUNDED_S, FrameTimes
 from penstock._facts.info import MediaInfo, VideoInfo
-from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import frame_rate
 from penstock._ffmpeg.command.colors import MATRICES, holds_hdr_metadata
 from penstock._ffmpeg.command.endpoints import Output
-from penstock._ffmpeg.command.pixel_formats import canonical, has_alpha, pixel_format_of
+from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT
 from penstock._ffmpeg.command.settings import (
     DEFAULT_COLORS,
     DEFAULT_ENCODER_SETTINGS,
@@ -34,7 +32,9 @@ from penstock._ffmpeg.command.settings import (
     EncoderSettings,
     check_settings,
 )
-from penstock._ffmpeg.program.capabilities import PLAYABLE_CODECS, encoder_pixel_formats, find_ffmpeg
+from penstock._ffmpeg.program.capabilities import encoder_pixel_formats, find_ffmpeg
+from penstock._formats import containers, encoders
+from penstock._formats.pixel_formats import canonical, has_alpha, of_channels, pixel_format_of
 from penstock.errors import DecoderError
 
 #: The warning of what is not kept.
@@ -59,7 +59,7 @@ def with_codec(output: Path | str, encoder: Mapping[str, Any]) -> dict[str, Any]
         _program(encoder),
         Output(str(output), container),
         is_lossless=encoder.get("quality") == LOSSLESS,
-        frames=encoder.get("pixel_format", "rgb24"),
+        frames=encoder.get("pixel_format", DEFAULT_FORMAT),
     )
     return {**encoder, "codec": codec if codec in AUTO_CODECS else found}
 
@@ -72,20 +72,21 @@ def arguments_like_picture(
     Returns:
         The arguments, and which properties of the source the result loses.
     """
-    arguments, codec, frames = dict(given), _encoder(given), given.get("pixel_format", "rgb24")
+    arguments, codec, frames = dict(given), _encoder(given), given.get("pixel_format", DEFAULT_FORMAT)
     colors = cast("Colors", given.get("colors", DEFAULT_COLORS))
     if "colors" not in given:
         display = video.mastering_display
         # The matrix applies if the frames are YUV, or if the encoder converts them to YUV. Lossless encodes do not.
         samples = yuv_colors(video, frames)
         is_given = samples is not None
-        becomes_yuv = codec in PLAYABLE_CODECS or codec.startswith("prores")
+        encoder = encoders.known(codec)
+        becomes_yuv = encoder.is_playable or bool(encoders.codec_of(codec).full_chroma_profiles)
         is_yuv = is_given or (becomes_yuv and given.get("quality") != LOSSLESS)
         tag = video.color_matrix if is_yuv and video.color_matrix in MATRICES else "auto"
         has_light = display is not None or video.content_light is not None
         is_whole = display is None or display.is_complete
         keeps_light = has_light and is_yuv and is_whole and holds_hdr_metadata(_program(given), codec)
-        takes_full = codec in PLAYABLE_CODECS and codec != "mpeg2video"
+        takes_full = encoder.is_playable and encoder.has_range
         has_full = is_full(video, frames) and (is_given or takes_full)
         colors = Colors(
             matrix=cast("Any", tag if samples is None else samples.matrix),
@@ -127,9 +128,8 @@ def _lost_samples(video: VideoInfo, frames: str, arguments: Mapping[str, Any]) -
             lost.append(f"{source.depth} bits")
     if lost:
         depth = 8 if source is None else source.depth
-        kept_by = ("rgba64le" if has_alpha_itself else "rgb48le") if depth > 8 else "rgba"
-        if depth > 16:
-            kept_by = "gbrapf32le" if has_alpha_itself else "gbrpf32le"
+        sample_bytes = None if depth > 16 else 2 if depth > 8 else 1
+        kept_by = of_channels(4 if has_alpha_itself else 3, sample_bytes)
         fix = f"Read them with pixel_format={kept_by!r}"
         yield f"{' and '.join(lost)}, because the frames are {frames}. {fix}"
 
@@ -162,7 +162,7 @@ def arguments_like_file(
         lost.append(f"rotation by {video.rotation} degrees")
     found: dict[str, Any] = {"size": size}
     if "fps" not in arguments:
-        found["fps"] = _rate(media, video, decoder, has_times=holds_times(to))
+        found["fps"] = _rate(media, video, decoder, has_times=to.facts.holds_times)
         if found["fps"] is not None:
             lost += _lost_times(media, video, begins_later=begins_later, varies=video.is_variable_frame_rate)
     is_film = to.holds_sound  # the others are pictures
@@ -218,7 +218,7 @@ def lost_by_map(
     yield from _lost_sounds(media, frames.video, min(1, len(media.audio)), picture_ends_s=ends_s)
     yield from _lost_streams(media, frames.video)
     if media.subtitles:
-        codec = "copy" if output.endswith((".mkv", ".webm")) else "mov_text"
+        codec = Output(output).facts.subtitle_encoder or "copy"
         added = f"ffmpeg -i {quote(output)} -i {quote(media.path)} -map 0 -map 1:s -c copy -c:s {codec} NEW"
         yield f"subtitles. Add them with: {added}"
 
@@ -238,7 +238,7 @@ def arguments_like_labels(
 def pictures_s(media: MediaInfo) -> float | None:
     """How long the pictures of a file last; None if that isn't known, or takes long to find out."""
     video = media.best_video
-    if video is not None and media.container == endpoints.QUICKTIME:
+    if video is not None and containers.known(media.container).has_boxes:
         return video.duration_s
     if video is None or not _is_cheap(media):
         return None
@@ -368,7 +368,7 @@ def _lost_end_of_sound(
     sound = media.best_audio
     if sound is None or sound.duration_s is None:
         return
-    if "matroska" in media.container:  # which tells only when the last of its streams ends
+    if containers.known(media.container).has_elements:  # which tells only when the last of its streams ends
         if picture_ends_s is None or media.subtitles:
             return
     elif picture_ends_s is None and video.duration_s is not None:
@@ -390,7 +390,7 @@ def _is_constant(media: MediaInfo, video: VideoInfo, decoder: Decoder) -> bool:
     """Whether frames come at a constant rate from the beginning of the file on."""
     if video.is_variable_frame_rate or video.start_s:
         return False
-    if media.container == endpoints.QUICKTIME:
+    if containers.known(media.container).has_boxes:
         return True
     # Others tell of their first frames. The packets of larger files would take longer than a user waits for nothing.
     if not _is_cheap(media) or media.best_video is None or video.index != media.best_video.index:
@@ -432,13 +432,13 @@ def _is_cheap(media: MediaInfo) -> bool:
 def _pixel_format(video: VideoInfo, arguments: Mapping[str, Any]) -> str | None:
     """The source's pixel format, where 8 bits of yuv420p would be less, and the frames and the codec have it."""
     codec, name = _encoder(arguments), canonical(video.pixel_format or "")  # yuv422p for a camera's yuvj422p
-    source, frames = pixel_format_of(name), pixel_format_of(arguments.get("pixel_format", "rgb24"))
+    source, frames = pixel_format_of(name), pixel_format_of(arguments.get("pixel_format", DEFAULT_FORMAT))
     if source is None or frames is None or source.kind != "yuv" or source.has_alpha:
         return None
     is_more = source.depth > 8 or source.subsampling != (2, 2)
     if arguments.get("quality") == LOSSLESS:  # whose format is that of the frames
         return None
-    if codec not in PLAYABLE_CODECS or not is_more or frames.depth < source.depth:
+    if not encoders.known(codec).is_playable or not is_more or frames.depth < source.depth:
         return None
     return name if name in encoder_pixel_formats(_program(arguments), codec) else None
 

@@ -1,6 +1,6 @@
 """The pairs of container and encoder whose result is known to be right: the tests prove it with each FFmpeg.
 
-``docs/formats.md`` shows the table. Any other combination is rehearsed.
+``docs/formats.md`` shows the table, which `penstock._formats.containers` has. Any other combination is rehearsed.
 """
 
 from __future__ import annotations
@@ -17,40 +17,21 @@ from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.command.settings import EncoderSettings, check_settings, with_ffmpeg
 from penstock._ffmpeg.program.capabilities import quickest_ffmpeg
+from penstock._formats import codecs, encoders
+from penstock._formats.containers import Container
 from penstock.errors import EncoderError
 
-_COMMON = ("libx264", "libx265", "libsvtav1", "libaom-av1")
-#: FFmpeg's names of the encoders of pictures, by its names of the containers.
-PAIRS = {
-    "mp4": _COMMON,
-    "mov": ("libx264", "libx265", "prores_ks"),
-    "matroska": (*_COMMON, "prores_ks", "ffv1"),
-    "webm": ("libvpx-vp9", "libsvtav1", "libaom-av1"),
-    "gif": ("gif",),
-    "image2": ("png", "mjpeg"),
-}
-#: The codecs of sounds, by the containers that have some.
-SOUNDS = {
-    "mp4": ("aac", "mp3", "opus"),
-    "mov": ("aac", "mp3", "pcm_s16le", "pcm_s24le"),
-    "matroska": ("aac", "mp3", "opus", "flac", "pcm_s16le", "pcm_s24le", "pcm_f32le"),
-    "webm": ("opus",),
-}
-# FFmpeg's encoders of these that have another name.
-_SOUND_ENCODERS = {"libmp3lame": "mp3", "libopus": "opus"}
 _FASTSTART = (("movflags", "faststart"), ("movflags", "+faststart"))
 #: Options that change nothing of what is promised.
 OPTIONS = frozenset(("b", "crf", "g", "preset", "threads", "tune"))
-# Containers that libav does not read, or of which it reads one picture.
-_NOT_READ = ("avif", "data", "image2pipe", "null", "webp")
-
 # Options that read or write files of their own: a rehearsal would write them, too.
 _FILES = re.compile(r"pass|stats|log|attach|sdp|/")
 
 
 def is_read(output: Output) -> bool:
     """Whether libav reads a container. It does not read checksums, and raw video has no header."""
-    return output.container not in _NOT_READ and (output.known is None or output.known.video != "rawvideo")
+    video = None if output.known is None else output.known.video
+    return output.facts.is_read and not (video and codecs.known(video).is_raw)
 
 
 def can_be_tried(made: EncodePlan) -> bool:
@@ -66,10 +47,10 @@ def can_be_tried(made: EncodePlan) -> bool:
 
 def is_listed(made: EncodePlan) -> bool:
     """Whether an encode is known to be right: by a listed pair, with options that change nothing of that."""
-    request, container = made.request, made.output.container
-    is_tagged = made.codec != "prores_ks" or request.colors.range == "auto"  # it stores no range
+    request, container = made.request, made.output.facts
+    is_tagged = encoders.known(made.codec).has_range or request.colors.range == "auto"
     return (
-        made.codec in PAIRS.get(container, ())
+        made.codec in container.listed
         and _asks_for_what_is_listed(request)
         and made.labels.timecode is None
         and is_tagged
@@ -110,10 +91,10 @@ def _is_local(made: EncodePlan) -> bool:
     return is_written and not any("://" in str(one.path) for one in files if isinstance(one, AudioFile))
 
 
-def is_listed_sound(sound: Sound, container: str) -> bool:
+def is_listed_sound(sound: Sound, container: Container) -> bool:
     """Whether a container is known to hold a sound: of a listed codec, or of FFmpeg's default."""
     codec = sound.codec if sound.is_copied else sound.encoder
-    return _SOUND_ENCODERS.get(codec or "", codec) in (None, *SOUNDS.get(container, ()))
+    return codec is None or encoders.known(codec).codec in container.listed_audio
 
 
 def _is_harmless(name: str, value: object) -> bool:

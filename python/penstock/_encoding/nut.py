@@ -32,6 +32,8 @@ OFFSET_S = 10
 # The last time in ticks, 292,000 years: FFmpeg's signed 64 bits, less the largest `StreamClock.full_time` (2**14).
 _LAST_TICK = 2**63 - 1 - (1 << 14)
 
+#: FFmpeg's arguments to write the beginning of a sound in this container to its standard output.
+BEGINNING = ("-frames:a", "1", "-fflags", "+bitexact", "-f", "nut", "pipe:1")
 # Start codes of NUT: an N, a letter for the kind of packet, and six bytes that are only that kind's.
 _MAIN = bytes.fromhex("4e4d7a561f5f04ad")
 _STREAM = bytes.fromhex("4e5311405bf2f9db")
@@ -130,12 +132,11 @@ def make_stream(
     """
     frames = input_arguments(layout, rate or 1 / TICK_S, source="/dev/zero")
     picture = ("-map", f"{len(inputs)}:v", "-c:v", "copy", "-frames:v", "1")
-    nut = ("-frames:a", "1", "-fflags", "+bitexact", "-f", "nut", "pipe:1")
     # Sounds are the first inputs, so that `outputs` can name them by their numbers.
     command = (
         *(program, "-v", "error"),
         *(word for one in inputs for word in one),
-        *(*frames, *picture, *outputs, *nut),
+        *(*frames, *picture, *outputs, *BEGINNING),
     )
     try:
         made = bytes(run(command, _PATIENCE_S).stdout)
@@ -146,7 +147,7 @@ def make_stream(
     head, sync_point, _ = made.partition(_SYNC_POINT)
     if not sync_point:
         raise EncoderError(f"FFmpeg wrote no NUT stream. {PROBABLY_A_BUG}", command=command)
-    if _NO_TAG in head[head.index(_STREAM) :] and layout.pixel_format != "rgb555le":
+    if _NO_TAG in head[head.index(_STREAM) :] and layout.pixel_format != "rgb555le":  # whose tag it is
         raise ValueError(
             f"{layout.pixel_format} frames can't have times (fps=None) or audio, because FFmpeg's containers have no "
             "name for the format. Pass another pixel_format, such as 'yuv420p10le' or 'rgb48le'"

@@ -22,7 +22,6 @@ from penstock._ffmpeg.program.process import FFmpegProcess
 
 # Size, offset and file name of a segment that is a part of a file, in an HLS playlist.
 _PART = re.compile(r"^#EXT-X-BYTERANGE:(\d+)@(\d+)\n(?:#.*\n)*(.+)", re.MULTILINE)
-_SEGMENT_ENDINGS = (".aac", ".m4s", ".mp4", ".ts", ".webm")
 # In a WebP: the bytes before its first chunk, the place of the flags in the chunk of a frame, and one of the flags.
 _RIFF_HEADER_BYTES, _ANMF_FLAGS, _DO_NOT_BLEND = 12, 15, 2
 # Chosen: with what is added, the name is short enough for every file system.
@@ -348,12 +347,10 @@ def lost_segments(output: Output, since_s: float) -> list[str]:
     Args:
         since_s: when the output was begun, in seconds since 1970. Older files beside the playlist are left out.
     """
-    if not endpoints.is_path(output.target) or output.container not in ("dash", "hls"):
+    if not endpoints.is_path(output.target) or not (endings := output.facts.segment_endings):
         return []
     playlist = output.path
-    segments = [
-        one for one in playlist.parent.iterdir() if one.suffix in _SEGMENT_ENDINGS and one != playlist
-    ]
+    segments = [one for one in playlist.parent.iterdir() if one.suffix in endings and one != playlist]
     sizes = {one: one.stat().st_size for one in segments if one.stat().st_mtime >= since_s}
     is_there = playlist.is_file()  # to read a FIFO would wait
     listed = playlist.read_text(errors="replace") if is_there else ""

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from penstock._common.messages import argument
-from penstock._ffmpeg.command.arguments import FILTER_OPTIONS, PALETTE
-from penstock._ffmpeg.command.colors import UNTAGGED_CODECS, jpeg_pixel_format
-from penstock._ffmpeg.command.pixel_formats import PixelFormat, is_gray, is_rgb, pixel_format_of
+from penstock._ffmpeg.command.arguments import FILTER_OPTIONS
+from penstock._ffmpeg.command.colors import jpeg_pixel_format
 from penstock._ffmpeg.command.settings import Colors
 from penstock._ffmpeg.program import capabilities
+from penstock._formats import encoders
+from penstock._formats.pixel_formats import (
+    PLAYABLE,
+    PLAYABLE_WITH_ALPHA,
+    PixelFormat,
+    has_palette,
+    is_gray,
+    is_rgb,
+    pixel_format_of,
+    with_unused_alpha,
+)
 from penstock.errors import EncoderError
 
 AUTO = "auto"
@@ -21,17 +30,8 @@ AUTO = "auto"
 ANY = "ffmpeg"
 
 
-#: What every player shows, and the same with alpha.
-_PLAYABLE = PixelFormat("yuv420p", "yuv", False, 8, (2, 2))
-_PLAYABLE_WITH_ALPHA = PixelFormat("yuva420p", "yuv", True, 8, (2, 2))
-
-# Encoders that ignore the alpha of their RGBA formats: those of GPUs, and hap without its option format=hap_alpha.
-_DROPS_ALPHA = re.compile(r"hap|\w+_(?:nvenc|qsv|amf|vaapi|vulkan|v4l2m2m|omx|mf)")
-_HAP_WITH_ALPHA = ("hap_alpha", "11")
 # What to take for images instead of a format that has less.
 _PNG_KEEPS = "A name that ends in .png keeps alpha and 16 bits"
-# ProRes's profiles without and with full chroma (prores_ks, prores_aw).
-_PRORES_FULL_CHROMA = ("4444", "4444xq", "4", "5")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +73,23 @@ def output_format(
     # For 8-bit frames without alpha, FFmpeg need not be asked.
     if (
         not is_lossless
-        and codec in capabilities.PLAYABLE_CODECS
+        and encoders.known(codec).is_playable
         and source
         and not source.has_alpha
         and source.depth <= 8
     ):
-        if asked is None or asked in (AUTO, _PLAYABLE.name):
-            return OutputFormat(asked and _PLAYABLE.name)
-    elif codec in ("copy", "rawvideo"):
+        if asked is None or asked in (AUTO, PLAYABLE.name):
+            return OutputFormat(asked and PLAYABLE.name)
+    elif codec == "copy" or encoders.codec_of(codec).is_raw:
         return OutputFormat(frames if asked == AUTO else asked)
     if asked not in (AUTO, None):
         names: tuple[str, ...] = ()
         with suppress(EncoderError):  # the user has chosen: the list only serves to check the name
             names = capabilities.encoder_pixel_formats(program, codec)
         return OutputFormat(_check_name(codec, asked, names))
-    if codec == "gif" and asked == AUTO and not any(name in options for name in FILTER_OPTIONS):
-        return OutputFormat(PALETTE, tuple(_gif_losses(source)))
+    is_filtered = any(name in options for name in FILTER_OPTIONS)
+    if (palette := encoders.known(codec).palette) and asked == AUTO and not is_filtered:
+        return OutputFormat(palette, tuple(_gif_losses(source)))
     names = capabilities.encoder_pixel_formats(program, codec)
     kinds = {"is_lossless": is_lossless, "are_images": are_images}
     return _choose(program, codec, options, frames, asked, names, **kinds)
@@ -140,17 +141,17 @@ def _choose(
 ) -> OutputFormat:
     source, known = pixel_format_of(frames), _usable(codec, options, frames, names)
     if source is None or (asked is None and not known):
-        return OutputFormat(asked and _PLAYABLE.name)
-    known = known or [_PLAYABLE]
-    if PALETTE in names and any(name in options for name in FILTER_OPTIONS):
+        return OutputFormat(asked and PLAYABLE.name)
+    known = known or [PLAYABLE]
+    if any(map(has_palette, names)) and any(name in options for name in FILTER_OPTIONS):
         return OutputFormat(None)  # a filter of the user's makes a palette, which another format would undo
     keeps_samples = (
         asked is None
         or is_lossless
         or all(one.kind != "yuv" for one in known)
-        or (codec not in capabilities.PLAYABLE_CODECS and capabilities.is_lossless(program, codec))
+        or (not encoders.known(codec).is_playable and capabilities.is_lossless(program, codec))
     )
-    ideal = source if keeps_samples else _PLAYABLE_WITH_ALPHA if source.has_alpha else _PLAYABLE
+    ideal = source if keeps_samples else PLAYABLE_WITH_ALPHA if source.has_alpha else PLAYABLE
     fitting = _for_options(known, codec, options)
     chosen = closest(ideal, fitting)
     losses = _losses(codec, source, chosen, fitting, are_images=are_images)
@@ -161,29 +162,36 @@ def _usable(
     codec: str, options: Mapping[str, object], frames: str, names: Iterable[str]
 ) -> list[PixelFormat]:
     """The usable formats among `names`. FFmpeg alone does not make a good palette for a picture."""
-    found = [one for name in names if (name != PALETTE or name == frames) and (one := pixel_format_of(name))]
+    found = [
+        one for name in names if (not has_palette(name) or name == frames) and (one := pixel_format_of(name))
+    ]
     found = [one for one in found if not _may_be_refused(codec, one)]
-    if not _DROPS_ALPHA.fullmatch(codec) or _option(options, "format") in _HAP_WITH_ALPHA:
+    known = encoders.known(codec)
+    if not known.drops_alpha or _option(options, "format") in known.alpha_values:
         return found
-    without = [one for one in found if not (one.has_alpha and one.kind == "rgb")]
+    without = [one for one in found if not (one.has_alpha and is_rgb(one.name))]
     return without or [replace(one, has_alpha=False) for one in found]
 
 
 def _may_be_refused(codec: str, one: PixelFormat) -> bool:
     """Whether FFmpeg may list the format, but call it experimental or find that its library lacks it."""
-    if codec == "ffv1":
-        return one.depth > 16 or one.name.startswith("bayer")
-    return one.has_alpha and (codec == "libx265" or (codec == "libvpx-vp9" and one != _PLAYABLE_WITH_ALPHA))
+    known = encoders.known(codec)
+    is_experimental = known.most_depth is not None and (
+        one.depth > known.most_depth or one.name.startswith("bayer")
+    )
+    has_sure_alpha = known.alpha_formats is None or one.name in known.alpha_formats
+    return is_experimental or (one.has_alpha and not has_sure_alpha)
 
 
 def _for_options(known: list[PixelFormat], codec: str, options: Mapping[str, object]) -> list[PixelFormat]:
     """The formats that fit the profile and the bits of alpha, if a ProRes codec has them."""
-    if codec.startswith("prores") and _option(options, "alpha_bits") == "0":
+    full_chroma = encoders.codec_of(codec).full_chroma_profiles
+    if full_chroma and _option(options, "alpha_bits") == "0":
         known = [one for one in known if not one.has_alpha] or known
     profile = _option(options, "profile")
-    if not codec.startswith("prores") or profile is None:
+    if not full_chroma or profile is None:
         return known
-    is_full = profile in _PRORES_FULL_CHROMA
+    is_full = profile in full_chroma
     return [one for one in known if (one.subsampling == (1, 1)) == is_full] or known
 
 
@@ -193,10 +201,10 @@ def closest(ideal: PixelFormat, known: Iterable[PixelFormat]) -> PixelFormat:
     def distance(one: PixelFormat) -> tuple[object, ...]:
         columns, rows = one.subsampling
         ideal_columns, ideal_rows = ideal.subsampling
-        has_chroma = ideal.kind != "gray"
+        has_chroma = not is_gray(ideal.name)
         return (
             ideal.has_alpha and not one.has_alpha,
-            has_chroma and one.kind == "gray",
+            has_chroma and is_gray(one.name),
             max(0, ideal.depth - one.depth),
             has_chroma and (columns > ideal_columns or rows > ideal_rows),
             # Gray is the same as red, green and blue, and loses levels as YUV of the limited range.
@@ -223,7 +231,7 @@ def unused_colors(
         "matrix": colors.matrix if has_yuv or becomes_gray else None,
         "range": color_range if has_yuv else output and "full",
     }
-    if codec in UNTAGGED_CODECS:
+    if not encoders.codec_of(codec).has_color_tags:
         effective |= dict.fromkeys(("primaries", "transfer"))
     for name, value in effective.items():
         if (asked := getattr(colors, name)) not in ("auto", value):
@@ -232,7 +240,7 @@ def unused_colors(
 
 
 def _gif_losses(source: PixelFormat | None) -> Iterable[str]:
-    if source is None or source.name == PALETTE:
+    if source is None or has_palette(source.name):
         return
     if source.depth > 8:
         keeps = f"{argument('codec', 'ffv1')} (.mkv) keeps 16"
@@ -256,16 +264,16 @@ def _losses(
     prores = f"{argument('codec', 'prores_ks')} (.mov)"
     if source.has_alpha and not chosen.has_alpha:
         keeps = _PNG_KEEPS if are_images else f"{prores}, libvpx-vp9 (.webm) or ffv1 (.mkv) keeps it"
-        if codec.startswith("prores"):
+        if encoders.codec_of(codec).full_chroma_profiles:
             keeps = f"{argument('options.profile', '4444')} keeps it"
         if best.has_alpha:
             keeps = f"{kept_by} keeps it"
-        if source.name in ("rgba", "bgra"):
-            meant += f", or {argument('pixel_format', f'{source.name[:3]}0')} if the frames have no alpha"
+        if (without := with_unused_alpha(source.name)) is not None:
+            meant += f", or {argument('pixel_format', without)} if the frames have no alpha"
         yield f"the frames' alpha is dropped, because {codec} video of {chosen.name} has none. {keeps}. {meant}"
-    if source.kind != "gray" and chosen.kind == "gray":
+    if not is_gray(source.name) and is_gray(chosen.name):
         yield f"the frames' colors are dropped, because {codec} video of {chosen.name} has none. {meant}"
-    if source.kind == "xyz" != chosen.kind:
+    if source.kind == "xyz" != chosen.kind:  # a kind of samples
         clipped = f"the frames' XYZ samples become {chosen.kind.upper()}, in the gamut of sRGB"
         yield f"{clipped}. {argument('codec', 'rawvideo')} (.nut) keeps them. {meant}"
     if source.depth > chosen.depth:
@@ -274,8 +282,8 @@ def _losses(
             keeps = _PNG_KEEPS
         if chosen.depth >= 16:
             keeps = f"{argument('codec', 'exr')} (frames/%05d.exr) keeps floats"
-        if codec == "gif":
-            keeps = f"{argument('output_pixel_format', PALETTE)} has 256 colors that suit the frame"
+        if palette := encoders.known(codec).palette:
+            keeps = f"{argument('output_pixel_format', palette)} has 256 colors that suit the frame"
         if best.depth > chosen.depth:
             keeps = f"{kept_by} keeps {min(best.depth, source.depth)}"
             if best.depth < source.depth:

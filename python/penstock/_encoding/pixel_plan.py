@@ -8,23 +8,17 @@ from typing import NamedTuple
 
 from penstock._encoding.frame_form import FrameForm
 from penstock._encoding.request import Request
-from penstock._ffmpeg.command.arguments import PALETTE, PALETTE_FILTERS, check_even, conversion_filters
+from penstock._ffmpeg.command.arguments import PALETTE_FILTERS, check_even, conversion_filters
 from penstock._ffmpeg.command.colors import VideoColors, jpeg_pixel_format
-from penstock._ffmpeg.command.pixel_formats import (
-    FrameLayout,
-    canonical,
-    divides_evenly,
-    frame_layout,
-    has_alpha,
-)
+from penstock._ffmpeg.command.pixel_formats import FrameLayout, frame_layout
 from penstock._ffmpeg.command.settings import Colors, native_conversion
 from penstock._ffmpeg.program import capabilities
+from penstock._formats.encoders import known
+from penstock._formats.pixel_formats import canonical, divides_evenly, has_alpha, has_palette
 from penstock._native import _Conversion
 
 # Encoders that need the same conversion have the same object: a fan-out does it once for all of them.
 _conversion = lru_cache(maxsize=16)(_Conversion)
-# Codecs whose frames have a palette each. (QuickTime and APNG have one for the whole video.)
-_PALETTES_BY_FRAME = ("gif", "png")
 
 
 class Video(NamedTuple):
@@ -76,11 +70,11 @@ def pixels_of(request: Request, program: str, video: Video) -> Pixels:
     if conversion is None:
         fed = frame_layout(jpeg_pixel_format(codec, video.pixel_format), width, height, program)
         filters = conversion_filters(fed, named, video.colors, odd_size=request.odd_size, vflip=request.vflip)
-        if named == PALETTE != video.pixel_format and codec in _PALETTES_BY_FRAME:
+        if has_palette(named) and named != video.pixel_format and known(codec).has_palettes:
             filters.append(PALETTE_FILTERS)
     else:
         fed, filters = frame_layout(named or video.pixel_format, *conversion.output_size, program), []
-    if codec == "exr" and has_alpha(named or video.pixel_format):
+    if known(codec).multiplies_alpha and has_alpha(named or video.pixel_format):
         filters += _kept_alpha(program)
     return Pixels(frames, fed, named, conversion, filters)
 

@@ -20,6 +20,7 @@ from penstock._encoding.request import OddSize, Request
 from penstock._encoding.sound import AudioTrack, Sound
 from penstock._encoding.timecode import TIMECODE, check_timecode
 from penstock._ffmpeg.command.arguments import (
+    TICK_S,
     check_without_dashes,
     checked_size,
     frame_rate,
@@ -41,12 +42,7 @@ from penstock._ffmpeg.command.colors import (
     with_range_of,
 )
 from penstock._ffmpeg.command.endpoints import Output
-from penstock._ffmpeg.command.pixel_formats import (
-    FrameLayout,
-    is_gray,
-    is_rgb,
-    raw_format_name,
-)
+from penstock._ffmpeg.command.pixel_formats import FrameLayout, raw_format_name
 from penstock._ffmpeg.command.settings import (
     Colors,
     EncoderSettings,
@@ -54,6 +50,8 @@ from penstock._ffmpeg.command.settings import (
     check_settings,
 )
 from penstock._ffmpeg.program import capabilities
+from penstock._formats.encoders import known as encoder_facts
+from penstock._formats.pixel_formats import has_alpha, is_gray, is_rgb
 from penstock._native import _Conversion
 from penstock.errors import EncoderError
 
@@ -62,8 +60,6 @@ from penstock.errors import EncoderError
 PROBE_SIZE = (64, 64)
 # FFmpeg's options that leave out a part of the sound.
 _SHORTENING_SOUND = ("aframes", "frames:a")
-# Viewers of GIF show a frame of less than 1/50 s for 1/10 s (so do all browsers).
-_MOST_FPS_OF_GIF = 50
 # FFmpeg's options with filters. `_MIXING` has those that may change sound, `_MOVING_OPTIONS` those that move frames.
 _FILTERING = frozenset(("vf", "filter", "filter_complex", "lavfi", "bsf"))
 # What changes the matrix or the range in FFmpeg's filters.
@@ -243,7 +239,7 @@ def plan(request: Request, size: tuple[int, int] | None, beside: Beside | None =
         colors=video.colors if has_yuv and not _is_filtered(video.options) else None,
         sounds=beside.sounds,
         labels=beside.labels,
-        warnings=(*unheld, *video.warnings, *_gif_speed_warnings(video.codec, rate)),
+        warnings=(*unheld, *video.warnings, *_speed_warnings(output, rate)),
         arguments=_arguments(output, video, pixels, beside, rate, stream, tags),
         color_arguments=tuple(tags[1]),
         stream=stream,
@@ -280,9 +276,8 @@ def _video(request: Request, destination: _Destination, size: tuple[int, int]) -
         is_lossless=is_lossless,
         are_images=output.are_images,
     )
-    if (codec, chosen.name) == ("libvpx", "yuva420p"):
-        # FFmpeg refuses VP8 with alpha together with hidden alternate reference frames.
-        options = {"auto-alt-ref": 0, **options}
+    if has_alpha(chosen.name or ""):
+        options = {**encoder_facts(codec).alpha_options, **options}
     options = with_hdr_metadata(program, codec, asked_colors, options)
     colors = colors_for(codec, asked_colors, size[1])
     _check_copied(colors, pixel_format)
@@ -436,8 +431,13 @@ def _check_copied(colors: VideoColors, pixel_format: str) -> None:
 def _with_times(options: Mapping[str, object], output: Output, rate: Fraction | None) -> Mapping[str, object]:
     """`options` with those by which the output gets the times of the frames."""
     if rate is None:
-        last = {"bsf:v": _LAST_DURATION} if container.holds_length(output) else {}
-        options = {**_TIMED_OPTIONS, _TIME_BASE: f"1:{1 / container.time_unit_s(output)}", **last, **options}
+        last = {"bsf:v": _LAST_DURATION} if output.facts.holds_length else {}
+        options = {
+            **_TIMED_OPTIONS,
+            _TIME_BASE: f"1:{1 / (output.facts.unit_s or TICK_S)}",
+            **last,
+            **options,
+        }
     return options
 
 
@@ -463,9 +463,9 @@ def _recoloring_warnings(options: Mapping[str, object], colors: Colors) -> Itera
             )
 
 
-def _gif_speed_warnings(codec: str, rate: Fraction | None) -> tuple[str, ...]:
-    if codec != "gif" or rate is None or rate <= _MOST_FPS_OF_GIF:
+def _speed_warnings(output: Output, rate: Fraction | None) -> tuple[str, ...]:
+    most = output.facts.slow_fps
+    if most is None or rate is None or rate <= most:
         return ()
-    return (
-        f"viewers slow down GIFs of more than {_MOST_FPS_OF_GIF} frames per second. Pass {argument('fps', 50)} or less",
-    )
+    slow = f"viewers slow down {output.container_name} of more than {most} frames per second"
+    return (f"{slow}. Pass {argument('fps', most)} or less",)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from penstock._common.deadline import Deadline
 from penstock._common.log import logger
@@ -27,8 +27,9 @@ from penstock._encoding.output_pixel_format import AUTO
 from penstock._encoding.plan import Beside, EncodePlan, plan
 from penstock._encoding.request import Request
 from penstock._encoding.session import EncodeSession
-from penstock._encoding.sound import AudioFile, AudioTrack, InputSampleType, Sound, zeros_arguments
+from penstock._encoding.sound import AudioFile, AudioTrack, Sound, zeros_arguments
 from penstock._encoding.timing import Origin
+from penstock._ffmpeg.command.arguments import SAMPLES
 from penstock._ffmpeg.command.settings import DEFAULT_COLORS
 from penstock._ffmpeg.program import capabilities
 from penstock._platform.forks import at_fork
@@ -36,6 +37,7 @@ from penstock.errors import EncoderError, FFmpegError, StalledError
 
 if TYPE_CHECKING:
     from penstock._encoding.compare import Difference
+    from penstock._encoding.sound import InputSampleType
 
 Size = tuple[int, int]
 
@@ -64,11 +66,9 @@ _TRIAL_LEFT = re.compile(r"\. FFmpeg's unfinished file is [^\n]*")
 # The container of a trial where the user's is several files, a URL, or none that libav reads.
 _READABLE = ".mkv"
 # What FFmpeg decodes a sound to, as the samples of an `AudioTrack`.
-_DTYPES: dict[str, InputSampleType] = {
-    "pcm_s16le": "int16",
-    "pcm_s32le": "int32",
-    "pcm_f32le": "float32",
-    "pcm_f64le": "float32",
+_DTYPES = {
+    f"pcm_{name}": cast("InputSampleType", "float32" if dtype == "float64" else dtype)
+    for dtype, name in SAMPLES.items()
 }
 
 
@@ -213,7 +213,7 @@ def _without_lost_reordering(made: EncodePlan, size: Size, deadline: Deadline) -
 
 def _without_late_copies(made: EncodePlan, size: Size) -> EncodePlan:
     """The plan that encodes sounds which begin after the rehearsal, unless a copy is asked for, or known to work."""
-    container = made.output.container
+    container = made.output.facts
 
     def is_unsure(one: Sound) -> bool:
         may_encode = one.begins_s >= _LATE_S and one.audio.codec is None
@@ -303,6 +303,7 @@ def _with_back_for_side(made: EncodePlan, size: Size) -> EncodePlan | None:
 def _with_ffv1(made: EncodePlan, size: Size) -> EncodePlan | None:
     """FFV1 keeps the samples of most pixel formats."""
     is_free = made.request.codec == AUTO and made.request.quality == encoders.LOSSLESS
+    # Lossless for more formats than any other.
     return plan(replace(made.request, codec="ffv1"), size, made.beside) if is_free else None
 
 

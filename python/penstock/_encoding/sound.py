@@ -24,7 +24,8 @@ from penstock._ffmpeg.command.pixel_formats import FrameLayout
 from penstock._ffmpeg.command.settings import DecoderSettings, check_choice
 from penstock._ffmpeg.program.capabilities import audio_encoder
 from penstock._ffmpeg.program.child import ProgramError, run
-from penstock._ffmpeg.program.messages import framecrc_unit_s
+from penstock._ffmpeg.program.messages import framecrc_unit_s, listing_arguments
+from penstock._formats import containers
 from penstock._native import _count
 from penstock.errors import DecoderError
 
@@ -51,9 +52,6 @@ _TRIAL_S = 30.0
 # Chosen: a few packets of PCM.
 _TRIED_S = 0.1
 _COPY = "copy"
-# Chosen: FFmpeg's own defaults for these are Vorbis, MP3, MP2 and AMR, which fewer players take; `tee` has none.
-# Measured with 5.1 and 9.0: in AVI and NUT, AAC is as exactly in time with the picture as the default is.
-_WITH_AAC = ("3g2", "3gp", "avi", "flv", "matroska", "mpegts", "nut", "tee")
 _CODEC_OPTIONS = ("acodec", "c", "codec")
 # FFmpeg's unit of time. Where times may jump, even this ``-itsoffset`` may change where FFmpeg counts from (`_zero`).
 _LEAST_OFFSET_S = 1e-6
@@ -254,7 +252,7 @@ def _plan_sound(
     audio = one if isinstance(one, AudioFile | AudioTrack) else AudioFile(one)
     if audio.codec not in (None, _COPY):
         audio = replace(audio, codec=audio_encoder(program, audio.codec))
-    holds_priming = not output.is_matroska
+    holds_priming = output.facts.holds_priming
     if isinstance(audio, AudioTrack):
         if audio.codec == _COPY:
             raise ValueError(
@@ -304,21 +302,19 @@ def _plan_sound(
         container=media.container,
     )
     are_samples = stream.codec.startswith("pcm_")
-    if are_samples and media.container == endpoints.QUICKTIME and stream.sample_format != "s16":
+    if are_samples and containers.known(media.container).has_boxes and stream.sample_format != "s16":
         _check_program(program, audio.path)
-    # The outputs of `tee` may differ in what they take.
     may_copy = audio.codec == _COPY or (
         audio.codec is None
-        and output.container != "tee"
+        and not output.facts.is_list
         and not _asks_to_encode(options)
-        # Newer FFmpeg writes PCM to MP4 (ISO/IEC 23003-5), but few players play it.
-        and not (are_samples and output.container == "mp4")
+        and (output.facts.plays_pcm or not are_samples)
     )
     encoded = replace(sound, packet_codec=f"pcm_{decoded}", encoder=audio.codec or _default(output, options))
     if not may_copy:
         return encoded
-    # QuickTime counts the samples, and has no times.
-    sound = replace(sound, codec=stream.codec, holds_pauses=not (are_samples and output.container == "mov"))
+    holds_pauses = output.facts.times_pcm or not are_samples
+    sound = replace(sound, codec=stream.codec, holds_pauses=holds_pauses)
     return replace(
         sound,
         encoded=replace(encoded, encoder=_default(output, options)) if audio.codec == _COPY else encoded,
@@ -356,10 +352,10 @@ def _zero(
     may_jump = times_may_jump(media.container)
     is_later = stream.start_s is not None and stream.start_s > (media.start_s or 0.0)
     is_file = endpoints.identity(source_arguments[-1]) is not None
-    is_primed = is_file and media.container == endpoints.MATROSKA and first_s > 0 and not is_later
+    is_primed = is_file and containers.known(media.container).has_elements and first_s > 0 and not is_later
     if not (is_primed or (may_jump and is_later)):
         return first_s, first_s, False
-    first = ("-map", f"0:{stream.index}", "-c", _COPY, "-frames:a", "1", "-f", "framecrc", "pipe:1")
+    first = ("-map", f"0:{stream.index}", "-c", _COPY, "-frames:a", "1", *listing_arguments())
     # Ignored here: reading the whole file will fail, too, and report it.
     with suppress(ProgramError, DecoderError, LibavError, ValueError, IndexError):
         asked = run((program, "-v", "error", "-itsoffset", "1", *source_arguments, *first), _TRIAL_S)
@@ -385,7 +381,7 @@ def _asks_to_encode(options: Mapping[str, object]) -> bool:
 def _default(output: Output, options: Mapping[str, object]) -> str | None:
     """The encoder where none is asked for; None leaves it to FFmpeg, or to the user's options."""
     is_given = any(name in _CODEC_OPTIONS or name.startswith(("c:a", "codec:a")) for name in options)
-    return "aac" if output.container in _WITH_AAC and not is_given else None
+    return None if is_given else output.facts.audio_encoder
 
 
 def most_priming_s(sample_rates: Iterable[int]) -> float:
@@ -401,7 +397,7 @@ def carried(program: str, sounds: Sequence[Sound]) -> tuple[Sound, ...]:
     """
     found = []
     for one in sounds:
-        first = ("-map", f"0:{one.index}", "-c", _COPY, "-frames:a", "1", "-f", "nut", "pipe:1")
+        first = ("-map", f"0:{one.index}", "-c", _COPY, *nut.BEGINNING)
         held = one
         if one.is_copied:
             try:

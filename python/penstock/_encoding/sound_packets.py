@@ -16,7 +16,7 @@ from itertools import islice, takewhile
 from penstock._common.deadline import Deadline
 from penstock._encoding.sound import LEAST_PAUSE_S, AudioTrack, Sound
 from penstock._ffmpeg.command.endpoints import without_protocol
-from penstock._ffmpeg.program.messages import framecrc_unit_s, summarize
+from penstock._ffmpeg.program.messages import framecrc_unit_s, listing_arguments, summarize
 from penstock._ffmpeg.program.process import FFmpegProcess
 from penstock._platform.programs import read_together
 from penstock.errors import EncoderError, StalledError
@@ -314,7 +314,7 @@ class SoundPackets(Packets):
         return [
             *self._sound.input_arguments_from(0),
             *(*track, "-f", "data", "pipe:1"),
-            *(*track, "-f", "framecrc", lines),
+            *(*track, *listing_arguments(lines)),
         ]
 
     def _release(self) -> None:

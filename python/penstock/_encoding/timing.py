@@ -6,18 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock._common.messages import argument
-from penstock._encoding.container import holds_times, rate_argument
+from penstock._encoding.container import rate_argument
 from penstock._encoding.plan import EncodePlan
 from penstock._ffmpeg.command.colors import UNTAGGED, VideoColors
-from penstock._ffmpeg.command.pixel_formats import is_gray
+from penstock._formats.pixel_formats import is_gray
 
 # A frame may be so far from its place, but less than half a frame: GIF has the coarsest unit of times, 0.01 s, to which
 # the time of this frame and that of the first one were rounded.
 _ROUNDED_S = 0.01
 #: Chosen: at a variable rate, the last frame may be shown so much longer than the one before, without a word.
 LAST_FRAME_S = 0.25
-# Pictures in files of their own, which are shown at no time.
-_PICTURES = "image2"
 
 
 @dataclass(slots=True)
@@ -78,7 +76,7 @@ class Origin:
         """
         assert plan.rate is not None
         place_s, limit_s = float(number / plan.rate), min(_ROUNDED_S, float(1 / plan.rate / 2))
-        is_strict = holds_times(plan.output) if self.chose_rate else is_given
+        is_strict = plan.output.facts.holds_times if self.chose_rate else is_given
         # A caller who gave the rate counts from 0. Other times may begin anywhere: those of a part, for example.
         zero_s = 0.0 if is_given and not self.chose_rate else self.zero_s
         begins_again = not (is_given or self.chose_rate) and time_s <= self.last_s  # a second clip
@@ -106,7 +104,7 @@ class Origin:
     def warnings(self, plan: EncodePlan, ends_s: float) -> Iterable[str]:
         """What is wrong with a video whose picture ends at that time, in sentences."""
         yield from self._relabeled(plan)
-        if self.moved_s and plan.rate is not None and plan.output.container != _PICTURES:
+        if self.moved_s and plan.rate is not None and not plan.output.are_images:
             moved = f"frames are shown up to {self.moved_s:.3f} s away from their times"
             yield (
                 f"{moved}, because {plan.output.container_name} stores no times. Write mp4, mov, mkv or webm"

@@ -143,7 +143,7 @@ def why_incomplete(
                 file.seek(round(from_s / (stream.time_base or 1)), stream=stream)
             packets = read[1] if read else packets_of(demux(file, stream))
             missing = _missing(stream, packets, track, delivered) if is_cheap else None
-            if media.container == endpoints.MATROSKA and (segment := _segment(source)) is not None:
+            if containers.known(media.container).has_elements and (segment := _segment(source)) is not None:
                 if missing or segment.stop > identity.size_bytes:
                     return missing or _CUT_OFF
                 return _damaged_at(source, segment) if is_cheap else None
@@ -163,16 +163,17 @@ class SoundEnd:
         has_bytes: whether any packet has some.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, position: int | None = None) -> None:
         self.end: int | None = None
         self.back: int | None = None
-        self.position: int | None = None
+        self.position = position
         self.has_bytes = False
         self._last: int | None = None
 
     def take(self, packet: Packet[Any]) -> None:
         """Looks at the next packet."""
-        self.has_bytes |= packet.size > 0
+        if packet.size:
+            self.has_bytes = True
         if self.position is None:
             self.position = packet.pos
         if (pts := packet.pts) is None:
@@ -180,7 +181,9 @@ class SoundEnd:
         if self._last is not None and pts < self._last and self.back is None:
             self.back = self._last
         self._last = pts
-        self.end = max(self.end or 0, pts + (packet.duration or 0))
+        ends = pts + (packet.duration or 0)
+        if self.end is None or ends > self.end:
+            self.end = ends
 
 
 def why_sound_incomplete(source: str, media: MediaInfo, audio: AudioInfo) -> str | None:
@@ -211,11 +214,11 @@ def why_sound_ends_early(
     identity = endpoints.identity(source)
     if identity is None:
         return None
-    if media.container == endpoints.MATROSKA and (segment := _segment(source)) is not None:
+    if containers.known(media.container).has_elements and (segment := _segment(source)) is not None:
         if segment.stop > identity.size_bytes:
             return _CUT_OFF
         return _damaged_at(source, segment) if identity.size_bytes <= CHEAP_BYTES else None
-    if media.container == endpoints.QUICKTIME and (listed := len(stream.index_entries)):
+    if containers.known(media.container).has_boxes and (listed := len(stream.index_entries)):
         last = stream.index_entries[listed - 1]
         return _CUT_OFF if last.pos + last.size > identity.size_bytes else None
     if not containers.known(media.container).tells_sound or media.duration_s is None:
@@ -226,7 +229,7 @@ def why_sound_ends_early(
     own_s = _own_duration_s(file, stream, media.duration_s)
     if own_s is None or not read.has_bytes:
         return None
-    if media.container == "mp3" and _is_guess(own_s, read, audio, identity.size_bytes):
+    if containers.known(media.container).guesses_sound and _is_guess(own_s, read, audio, identity.size_bytes):
         return None
     ends_s = float((read.end or 0) * audio.time_base)
     apart_s = _SAMPLES_APART_S if containers.known(media.container).counts_samples else _SOUND_APART_S
@@ -249,6 +252,27 @@ def has_damaged_page(path: str, begin: int, end: int | None) -> bool:
             if not head.startswith(b"OggS") or _checksum(page) != int.from_bytes(head[22:26], "little"):
                 return True
     return False
+
+
+def first_of_flac(path: str) -> int | None:
+    """The number of the first sample in a FLAC file by the head of its first frame; None for none (RFC 9639)."""
+    with Path(path).open("rb") as file:
+        head, block = file.read(8)[4:], 0
+        while len(head) == 4 and (kind := head[0] & 0x7F) != 0x7F:
+            metadata = file.read(int.from_bytes(head[1:]))
+            if kind == 0:
+                block = int.from_bytes(metadata[2:4])
+            is_last, head = head[0] >> 7, file.read(4)
+            if is_last:
+                break
+        number = file.read(7)
+    if len(head) < 4 or len(number) < 7 or head[:1] != b"\xff":
+        return None
+    ones = 8 - (~number[0] & 0xFF).bit_length()  # which say how many bytes it has
+    count = number[0] & 0x7F >> ones
+    for byte in number[1:ones]:
+        count = count << 6 | byte & 0x3F
+    return count if head[1] & 1 else count * block  # samples, or blocks of one size
 
 
 def _checksum(page: bytes) -> int:
@@ -303,7 +327,7 @@ def _is_guess(duration_s: float, read: SoundEnd, audio: AudioInfo, size_bytes: i
 
 def _is_indexed(stream: VideoStream, container: str) -> bool:
     """Whether an index in the header has all packets (MP4 and QuickTime that are not in fragments)."""
-    return container == endpoints.QUICKTIME and 0 < stream.frames <= len(stream.index_entries)
+    return containers.known(container).has_boxes and 0 < stream.frames <= len(stream.index_entries)
 
 
 def _early_by_index(
@@ -500,7 +524,7 @@ def shown_times(track: Track) -> Sequence[tuple[int, int]] | None:
 def known_frames(track: Track) -> int | None:
     """The number of frames that the container claims to show; None if it claims none, or if that is unknown."""
     source, media, video = track.source, track.media, track.video
-    if video.is_attached_picture or media.container != endpoints.QUICKTIME:
+    if video.is_attached_picture or not containers.known(media.container).has_boxes:
         return None
     if endpoints.identity(source) is not None:
         place = source, media.container, video.index
@@ -531,7 +555,10 @@ def _strange(track: Track, delivered: Delivered) -> str | None:
     media = track.media
     if (wrong_count := _wrong_count(track, delivered)) is not None:
         return wrong_count
-    if media.container == "ogg" and (size_bytes := endpoints.file_bytes(track.source)) is not None:
+    if (
+        containers.known(media.container).has_pages
+        and (size_bytes := endpoints.file_bytes(track.source)) is not None
+    ):
         is_whole = _ends_with_last_page(track.source, size_bytes)
         return (
             None
@@ -569,11 +596,11 @@ def _wrong_count(track: Track, delivered: Delivered) -> str | None:
     claimed = video.frames
     if claimed is None or delivered.frames in (None, claimed) or video.is_attached_picture:
         return None
-    if media.container == "avi":
+    if containers.known(media.container).counts_frames:
         missing = claimed - delivered.frames
         most = 1 if media.audio else 0  # FFmpeg writes one more where there is sound
         is_wrong = abs(missing) > most and abs(missing - _empty_chunks(track)) > most
-    elif media.container == endpoints.QUICKTIME:
+    elif containers.known(media.container).has_boxes:
         is_known = known_frames(track) == delivered.frames
         if is_known and delivered.frames > claimed:
             return (

@@ -20,6 +20,7 @@ from penstock._facts.opening import decode, demux, open_stream
 from penstock._facts.seeking import Clock, rounded_s
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import TICK_S
+from penstock._formats import containers
 from penstock.errors import DecoderError
 
 #: Matroska rounds times to 1 ms.
@@ -82,7 +83,7 @@ class FrameTimes:
         # Containers that tell no duration, or one that is a tick off, do not make a rate vary.
         is_long = last_s > LONG_FRAMES * usual_s
         rate = video.frame_rate if is_regular and not is_long else None
-        is_told = is_long or (rate is None and last_s > 0 and media.container == endpoints.QUICKTIME)
+        is_told = is_long or (rate is None and last_s > 0 and containers.known(media.container).has_boxes)
         goes_back = bool((np.abs(order - np.arange(len(order))) > REORDERED).any())
         return cls(video, rate, times_s, last_s if is_told else usual_s, goes_back)
 

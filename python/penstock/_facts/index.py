@@ -214,7 +214,7 @@ def has_hidden_frames(packets: Packets, stream: VideoStream) -> bool:
     Usually such a frame is in one packet with the next one. In such a file, a packet of which only a hidden frame is
     left is damaged.
     """
-    if stream.codec_context.codec.canonical_name != "vp9":
+    if stream.codec_context.codec.canonical_name != "vp9":  # whose header is read here
         return False
     is_empty = shows_nothing("vp9", packets.first, packets.last)
     return bool(is_empty.any()) and not _holds_several(packets.last).any()
@@ -222,8 +222,8 @@ def has_hidden_frames(packets: Packets, stream: VideoStream) -> bool:
 
 def shows_nothing(codec: str, first: Any, last: Any) -> Any:
     """Whether a packet of that codec holds a hidden frame only, by its first byte and its last one; or by arrays."""
-    if codec == "vp8":
-        return first & 0b1_0000 == 0  # RFC 6386, 9.1
+    if codec == "vp8":  # RFC 6386, 9.1
+        return first & 0b1_0000 == 0
     # The uncompressed header (VP9 bitstream specification, 6.2): 10, two bits of the profile, 0 in profile 3, whether
     # it repeats a frame, whether it depends on others, and whether it's shown.
     header = first << (first >> 4 & 3 == 3)
@@ -250,6 +250,16 @@ def are_times_of_decoding(packets: Packets, stream: VideoStream) -> bool:
     The frames then have these times, too, one after another.
     """
     return bool(stream.codec_context.has_b_frames and (np.diff(packets.pts) > 0).all())
+
+
+def has_false_beginning(packets: Iterable[Facts]) -> bool:
+    """Whether the first packet's time seems to be that at which it is decoded, where packets have no others.
+
+    libav takes it for that of its frame as long as it doesn't know that frames are reordered.
+    """
+    first, *others = packets
+    is_alike = all(not one.has_pts or one.pts == one.dts for one in (first, *others))
+    return first.has_pts and is_alike and not all(one.has_pts for one in others)
 
 
 def tells_order(packets: Packets, stream: VideoStream) -> bool:

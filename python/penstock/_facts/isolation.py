@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, TypeVar, cast
 
@@ -191,6 +192,9 @@ class _AboutTrack:
 
     def begins(self, start: float) -> Begins | None:
         return self._ask("begins", cast("type[Begins | None]", Begins | None), start)
+
+    def even_rate(self) -> Fraction | None:
+        return self._ask("even_rate", cast("type[Fraction | None]", Fraction | None))
 
     def begins_inside_group(self) -> bool:
         return self._ask("begins_inside_group", bool)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -14,6 +15,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import av
+from av.codec.context import Flags as CodecFlags
 from av.error import ExitError, ProtocolNotFoundError
 from av.error import FFmpegError as LibavError
 from av.format import ContainerFormat, Flags
@@ -27,7 +29,7 @@ from penstock._ffmpeg.program import messages
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._ffmpeg.program.process import is_unfinished
-from penstock._formats.containers import known
+from penstock._formats.containers import LEADING_ELSEWHERE, known
 from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ T = TypeVar("T")
 _GEN_PTS = 0x0001
 # PyAV 18 raises for tags that are no UTF-8, if it is not told to do what PyAV 19 does always.
 _ANY_TAGS: dict[str, Any] = {"metadata_errors": "surrogateescape"} if av.__version__.startswith("18.") else {}
+#: Without that, libav keeps some columns that the codec hides at the left, so that memory is aligned.
+EXACT_CROP = CodecFlags.unaligned
 # The demuxer that takes every text file named *.txt for a recording of a terminal, and draws it.
 _TEXT_CONTAINER = "tty"
 # FFmpeg's message about a container outside of -format_whitelist.
@@ -47,6 +51,10 @@ _NOT_ALLOWED = "Format not on whitelist"
 _OPENED = "At least one output file must be specified"
 # Chosen: before its first fragment, a segment has few boxes.
 _MOST_BOXES = 8
+# Chosen: of longer videos, where a frame less that is decoded doesn't matter, the index is not read here.
+_MOST_INDEX_BYTES = 1 << 20
+# An MP4 file's boxes of H.264, and of when the frames are shown (ISO/IEC 14496-15, 5.4.2; 14496-12, 8.6.1.3).
+_AVC, _ORDER = b"avc1", b"ctts"
 # Guessed: FFmpeg says within this time why it cannot open a file.
 _WORDS_PATIENCE_S = 10.0
 
@@ -60,6 +68,7 @@ def open_media(
     follow_playlists: bool = False,
     stall_timeout: float | None = None,
     decryption: Mapping[str, str] | None = None,
+    decodes_first: bool = False,
 ) -> InputContainer:
     """Opens a source, and nothing that it leads to.
 
@@ -71,6 +80,8 @@ def open_media(
         follow_playlists: a path may be a playlist.
         stall_timeout: how many seconds this call, or a later one, may wait for the source; None for any time.
         decryption: libav's options to decrypt it.
+        decodes_first: the caller decodes the first frame for its facts, so that libav need not where the header tells
+            the others. Without the frame, the file is to be opened again: its pixel format and colors are unknown.
 
     Raises:
         DecoderError: libav cannot open it, or it is a playlist or text.
@@ -88,6 +99,11 @@ def open_media(
     options |= decryption or {}
     # libav decodes the first frames for their facts, and throws the pictures away.
     options["skip_loop_filter"] = "all"
+    if decodes_first := decodes_first and _is_avc_in_order(source):
+        options |= {
+            "skip_frame": "all",
+            "pixel_format": "yuv420p",
+        }  # any format: libav would decode to find it
     try:
         given: Any = source if single_pass is None else single_pass
         media: InputContainer = av.open(given, options=options, timeout=stall_timeout, **_ANY_TAGS)
@@ -102,7 +118,34 @@ def open_media(
         raise DecoderError(f"{path} is a text file, not a media file")
     if not known(media.format.name).may_lack_times:
         media.flags &= ~_GEN_PTS
+    if decodes_first and not _has_ordered_avc(media):
+        media.close()
+        return open_media(source, containers, path=path)
     return media
+
+
+def _is_avc_in_order(source: str) -> bool:
+    """Whether a file seems to be an MP4 file of H.264 whose header tells the order of the frames."""
+    path, begins = Path(endpoints.without_protocol(source)), 0
+    with suppress(OSError):
+        for name, ends in islice(_boxes(path), _MOST_BOXES):
+            if name == b"moov" and ends - begins <= _MOST_INDEX_BYTES:
+                with path.open("rb") as file:
+                    file.seek(begins)
+                    index = file.read(ends - begins)
+                return _AVC in index and _ORDER in index
+            begins = ends
+    return False
+
+
+def _has_ordered_avc(media: InputContainer) -> bool:
+    """The same of a file that is open, which has no other video.
+
+    Otherwise libav finds the order by decoding: how many frames the decoder holds back.
+    """
+    codecs = [stream.codec_context for stream in media.streams.video]
+    is_avc = len(codecs) == 1 and codecs[0] is not None and codecs[0].codec.canonical_name == "h264"
+    return is_avc and bool(codecs[0].has_b_frames) and known(media.format.name).has_boxes
 
 
 @contextmanager
@@ -160,8 +203,11 @@ def decode(codec: Any, packet: Any) -> list[Any]:
 
 def is_encrypted(packet: Any) -> bool:
     """Whether a decoder would make noise of the packet. MP4 and QuickTime say it of each."""
-    found: bool = packet.has_sidedata("encryption_info")
-    return found
+    # PyAV takes longer to look for one kind.
+    for one in packet.iter_sidedata():  # noqa: SIM110 (any() takes longer for the usual packet, which has none)
+        if one.data_type == "encryption_info":
+            return True
+    return False
 
 
 def only_frame(codec: Any, packet: Any) -> Any | None:
@@ -257,12 +303,12 @@ def _boxes(path: Path) -> Iterator[tuple[bytes, int]]:
                 return
             at += size
             yield name, at
-            file.seek(at)
+            file.seek(min(at, sys.maxsize))  # what is no MP4 file has any size there
 
 
 @cache
 def _harmless_containers() -> tuple[str, ...]:
-    return tuple(sorted(av.formats_available - endpoints.PLAYLIST_CONTAINERS))
+    return tuple(sorted(av.formats_available - LEADING_ELSEWHERE))
 
 
 def _refusal(source: str, path: str, confined: list[str], reason: str) -> DecoderError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 from math import ceil, floor, lcm
 from typing import TYPE_CHECKING, Any
 
@@ -12,18 +13,26 @@ import numpy as np
 from av.error import FFmpegError as LibavError
 
 from penstock._facts.completeness import CHEAP_BYTES
-from penstock._facts.index import REORDERED, Unwrapped
+from penstock._facts.index import (
+    REORDERED,
+    Unwrapped,
+    are_times_of_decoding,
+    names_frames,
+    packet_of,
+    packets_of,
+)
 from penstock._facts.info import zero_of
-from penstock._facts.opening import demux, only_frame, open_stream
+from penstock._facts.opening import decode, demux, has_no_times, only_frame, open_stream
 from penstock._facts.seeking import ROUNDED_S, Clock, exact, first_pts, last_pts, rounded_s
 from penstock._ffmpeg.command import endpoints
 from penstock._formats import containers
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
+    from av.video.stream import VideoStream
 
     from penstock._facts.info import MediaInfo, Track, VideoInfo
 
@@ -185,11 +194,48 @@ def begins(start: float, track: Track) -> Begins | None:
     return None
 
 
+def even_rate(track: Track) -> Fraction | None:
+    """`Questions.even_rate`, by the packets of a regular file."""
+    source, media, video = track.source, track.media, track.video
+    if endpoints.identity(source) is None or video.is_attached_picture or video.frame_rate is None:
+        return None
+    steps: set[int] = set()
+    with (
+        suppress(DecoderError, LibavError),
+        open_stream(source, media.container, video.index) as (file, stream),
+    ):
+        if has_no_times(media.container):
+            # A frame of which a field is repeated, as in films for television, lasts longer. 0 and 1 are unknown.
+            steps = {packet.duration for packet in demux(file, stream) if (packet.duration or 0) > 1}
+        else:
+            read = demux(file, stream)
+            first = [*islice(read, REORDERED + 1)]
+            packets = packets_of(first)
+            is_named = names_frames(packets, stream) and are_times_of_decoding(packets, stream)
+            if is_named and _are_reordered(first, stream):
+                steps = {*np.diff([*packets.pts.tolist(), *(packet.pts for packet in read)]).tolist()}
+    is_whole = (1 / (video.frame_rate * video.time_base)).denominator == 1
+    return video.frame_rate if len(steps) == 1 and is_whole else None
+
+
+def _are_reordered(packets: Sequence[Any], stream: VideoStream) -> bool:
+    """Whether a decoder gives the frames of packets in another order."""
+    given: list[int] = []
+    with suppress(LibavError):
+        for number, packet in enumerate(packets):
+            packet.pts = number
+            given += map(packet_of, decode(stream.codec_context, packet))
+    return given != sorted(given)
+
+
 def _shown_at(part: Part, packets: Iterable[Any]) -> tuple[int, Any] | None:
     """The time of the frame that is on screen at the start of a part, and the keyframe before it; None if one lacks."""
-    shown, keyframe, later = list[tuple[int, int]](), None, 0
+    shown, keyframe, later, is_sure = list[tuple[int, int]](), None, 0, True
     for packet in packets:
-        if not packet.size or packet.is_discard or packet.pts is None:
+        if not packet.size or packet.is_discard:
+            continue
+        if packet.pts is None:
+            is_sure = False
             continue
         later += packet.pts > part.at
         if later > REORDERED:
@@ -199,4 +245,5 @@ def _shown_at(part: Part, packets: Iterable[Any]) -> tuple[int, Any] | None:
             shown.append((packet.pts, packet.duration or 0))
     if keyframe is None or not (later or part.least < part.end_of(*max(shown))):
         return None
-    return max(shown)[0], keyframe
+    # Between that frame and the start of the part may be one whose time isn't known.
+    return (max(shown)[0], keyframe) if is_sure or part.at < part.end_of(*max(shown)) else None

@@ -23,10 +23,11 @@ from av.stream import Discard, Disposition, Stream
 
 from penstock._common.deadline import Deadline
 from penstock._common.shortage import error_of_libav
-from penstock._facts.index import REORDERED, facts_of, shows_nothing
+from penstock._facts.index import REORDERED, facts_of, has_false_beginning, shows_nothing
 from penstock._facts.info import RANGES, AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo, matrix_name
 from penstock._facts.isolation import Isolation
 from penstock._facts.opening import (
+    EXACT_CROP,
     decode,
     demux,
     has_no_times,
@@ -39,7 +40,7 @@ from penstock._facts.opening import (
 from penstock._facts.source import MediaSource, Source
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.settings import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
-from penstock._formats import codecs
+from penstock._formats import codecs, containers
 from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
@@ -263,7 +264,7 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
     side_data = _side_data(first.frame)
     rotation, is_mirrored = _orientation(first.frame, side_data, stream.container.format.name)
     is_sideways = rotation in (90, 270)
-    aspect = _fraction(stream.sample_aspect_ratio)
+    aspect = _fraction(stream.sample_aspect_ratio) or _fraction(codec.sample_aspect_ratio)
     field_order = _field_order(codec, first.frame)
     is_cover = Disposition.attached_pic in stream.disposition
     rate, is_variable = _rate(stream, first, is_interlaced=field_order not in (None, "progressive"))
@@ -299,7 +300,7 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
         has_separate_alpha=_has_separate_alpha(stream, first.codec),
         extras=_extras(side_data),
         is_attached_picture=is_cover,
-        is_tile=Disposition.dependent in stream.disposition,
+        is_tile=_is_tile(stream),
         late_units=first.late_units,
     )
 
@@ -399,22 +400,25 @@ def _codec_name(stream: VideoStream | AudioStream) -> str:
 
 
 def read_beginnings(
-    media: InputContainer, undecoded: int | None = None
+    media: InputContainer, undecoded: int | None = None, *, with_audio: bool = False
 ) -> tuple[dict[int, Beginning], list[Packet]]:
     """How each stream begins, by its number, and the packets that were read for that.
 
-    Only in QuickTime and MP4 files are those of audio read, because their packets say whether they are encrypted.
+    Those of audio are read in QuickTime and MP4 files, because their packets say whether they are encrypted.
 
     Args:
         undecoded: the number of a video whose frame is not decoded here.
+        with_audio: none of audio may be left out.
     """
     videos = {stream.index: stream for stream in _videos(media)}
     decoded = {number: stream.codec_context for number, stream in videos.items() if number != undecoded}
     for codec in decoded.values():
         codec.thread_type, codec.thread_count = ThreadType.NONE, 1
+        codec.flags |= EXACT_CROP
     # The header of QuickTime and MP4 files has the average.
-    has_average = media.format.name == endpoints.QUICKTIME
-    streams: list[Any] = [*videos.values(), *(_audios(media) if has_average else ())]
+    has_average = containers.known(media.format.name).has_boxes
+    has_audio = has_average or (with_audio and bool(videos))
+    streams: list[Any] = [*videos.values(), *(_audios(media) if has_audio else ())]
     found = {stream.index: Beginning(_codec_name(stream)) for stream in streams}
     packets: list[Packet] = []
     waiting = set(found)
@@ -466,14 +470,16 @@ def _first_frame(codec: VideoCodecContext, packets: Sequence[Packet]) -> VideoFr
 
 def _late_units(codec: VideoCodecContext, packets: Sequence[Packet]) -> int:
     """`VideoInfo.late_units`: libav gives a frame the time of the packet with which the decoder returns it."""
-    if not packets or packets[0].pts is not None or packets[0].dts is None or not codec.has_b_frames:
+    if not packets or packets[0].dts is None or not codec.has_b_frames:
+        return 0
+    if packets[0].pts is not None and not has_false_beginning(map(facts_of, packets)):
         return 0
     own = cast("VideoCodecContext", av.CodecContext.create(codec.codec.name, "r"))
     own.extradata, own.width, own.height, own.thread_count = codec.extradata, codec.width, codec.height, 1
     with suppress(LibavError, DecoderError, EOFError, ValueError):
         for packet in (*packets[: REORDERED + 1], None):
             for frame in decode(own, packet):
-                is_first = frame.key_frame and frame.pts is None and frame.dts is not None
+                is_first = frame.key_frame and frame.pts == packets[0].pts and frame.dts is not None
                 return int(frame.dts - packets[0].dts) if is_first else 0
     return 0
 
@@ -563,7 +569,7 @@ def _are_at(rate: Fraction, ticks: Mapping[int, int], time_base: Fraction, *, un
 def _indexed(stream: VideoStream) -> dict[int, int]:
     """When some of the packets are decoded that QuickTime or MP4 lists, from the first to the last ones."""
     entries = stream.index_entries
-    if stream.container.format.name != endpoints.QUICKTIME or len(entries) < _FEWEST:
+    if not containers.known(stream.container.format.name).has_boxes or len(entries) < _FEWEST:
         return {}
     numbers, first = range(0, len(entries), len(entries) // _FIRST_PACKETS or 1), entries[0].timestamp
     return {number: entries[number].timestamp - first for number in numbers}
@@ -610,11 +616,18 @@ def _orientation(
         return 0, False
     if (found := side_data.get("DISPLAYMATRIX")) is None:
         # Beside EXIF data, PyAV 18 shows no matrix, but its angle. In JPEG and PNG, it would be that of the EXIF data.
-        return round(-frame.rotation) % 360 if container == endpoints.QUICKTIME else 0, False
+        return round(-frame.rotation) % 360 if containers.known(container).has_boxes else 0, False
     # av_display_rotation_get in libavutil/display.c
     a, b, _, c, d = map(int, struct.unpack_from("=5i", found))
     turned = math.degrees(math.atan2(b / (math.hypot(b, d) or 1), a / (math.hypot(a, c) or 1)))
     return round(turned) % 360, a * d - b * c < 0
+
+
+def _is_tile(stream: VideoStream) -> bool:
+    """Whether it is one of the tiles of a picture. libheif makes a picture of an odd size a grid of a single one."""
+    streams = stream.container.streams.video
+    has_others = sum(Disposition.dependent in one.disposition for one in streams) > 1
+    return Disposition.dependent in stream.disposition and has_others
 
 
 def _mastering_display(side_data: Mapping[str, bytes]) -> MasteringDisplay | None:

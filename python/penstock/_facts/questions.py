@@ -8,7 +8,7 @@ from typing import Protocol
 from penstock._facts import completeness
 from penstock._facts.completeness import Delivered, End
 from penstock._facts.info import Track
-from penstock._facts.part import Begins, Grid, Part, begins, latest_of
+from penstock._facts.part import Begins, Grid, Part, begins, even_rate, latest_of
 
 
 class Questions(Protocol):
@@ -19,6 +19,12 @@ class Questions(Protocol):
 
     def begins(self, start: float) -> Begins | None:
         """Where a part from a time on begins; None if packets don't tell."""
+
+    def even_rate(self) -> Fraction | None:
+        """The rate at which the frames come, one after another, whatever the times that FFmpeg makes up.
+
+        None if the file has times, or the frames come unevenly.
+        """
 
     def begins_inside_group(self) -> bool:
         """Whether a decoder has to wait for a later packet than the first, as in a recording of a broadcast."""
@@ -47,6 +53,9 @@ class InProcess:
 
     def begins(self, start: float) -> Begins | None:
         return begins(start, self._track)
+
+    def even_rate(self) -> Fraction | None:
+        return even_rate(self._track)
 
     def begins_inside_group(self) -> bool:
         return completeness.begins_inside_group(self._track)

@@ -11,8 +11,9 @@ from penstock._facts.index import REORDERED
 from penstock._facts.info import AudioInfo, MediaInfo, VideoInfo, zero_of
 from penstock._facts.opening import times_may_jump
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import PALETTE, format_seconds
+from penstock._ffmpeg.command.arguments import format_seconds
 from penstock._formats import codecs, containers
+from penstock._formats.pixel_formats import has_palette
 
 # Guessed: keyframes are usually closer together than this; broadcasts have one every 0.5 to 2 s.
 _SEEK_MARGIN_S = 10.0
@@ -63,11 +64,11 @@ def audio_arguments(
     parts of joined transport streams, and in some versions of a chained Ogg file.
     """
     sooner_s = None if start is None else _seek_s(start, source, media)
-    # In Ogg, FFmpeg 5.1 counts from the file's beginning, also if the sound begins later.
-    is_late_ogg = media.container == "ogg" and (audio.start_s or 0.0) > (media.start_s or 0.0)
+    counts_from_file = containers.known(media.container).counts_from_file
+    is_late = counts_from_file and (audio.start_s or 0.0) > (media.start_s or 0.0)
     if (
         audio.start_s is None
-        or is_late_ogg
+        or is_late
         or not times_may_jump(media.container)
         or (sooner_s is not None and not _times_restart(source, media, audio))
     ):
@@ -93,7 +94,7 @@ def _times_restart(source: str, media: MediaInfo, audio: AudioInfo) -> bool:
 def may_seek(codec: str, pixel_format: str | None) -> bool:
     """Whether a decoder that begins with a keyframe behind the first one makes the same pictures."""
     known = codecs.known(codec)
-    return known.may_seek and (known.has_own_palettes or pixel_format != PALETTE)
+    return known.may_seek and (known.has_own_palettes or not has_palette(pixel_format))
 
 
 def _seek_s(start: float, source: str, media: MediaInfo, keyframe_s: float | None = None) -> float | None:
@@ -118,7 +119,7 @@ def _margin_s(media: MediaInfo) -> float:
     The index of MP4 and QuickTime is in decoding order. FFmpeg may therefore begin at a keyframe that is followed by
     frames which are shown before it, and which it cannot decode.
     """
-    if media.container != endpoints.QUICKTIME:
+    if not containers.known(media.container).has_boxes:
         return 0.0
     rates = [float(video.frame_rate) for video in media.video if video.frame_rate]
     return REORDERED / min(rates) if rates else _SEEK_MARGIN_S

@@ -1,4 +1,4 @@
-"""What is known of containers and codecs beyond what libav and FFmpeg tell: one record for each.
+"""What is known of containers, codecs, encoders and pixel formats beyond what libav and FFmpeg tell: a record for each.
 
-It imports nothing of the package.
+It imports nothing of the rest of the package. What libav tells is asked for only where nothing is known.
 """

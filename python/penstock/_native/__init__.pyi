@@ -3,6 +3,7 @@
 from penstock._native.confinement import _confine
 from penstock._native.conversion import (
     _Conversion,
+    _Delivery,
     _PlaneConverter,
     _PlaneJob,
     _Slot,
@@ -54,6 +55,7 @@ __all__ = [
     "Writer",
     "WriterStats",
     "_Conversion",
+    "_Delivery",
     "_FifoTicket",
     "_LoopWaker",
     "_NutFeed",

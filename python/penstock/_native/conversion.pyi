@@ -88,6 +88,36 @@ class _Slot:
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
+class _Delivery:
+    """Makes arrays of packed pixels: other samples, channels first, and a border.
+
+    Args:
+        picture: columns and rows of the picture.
+        channels: samples of a pixel.
+        size: columns and rows of the array.
+        border: columns left of the picture, and rows above it.
+        fill: the sample of each channel around the picture.
+        channels_first: whether the array is channels × rows × columns, not rows × columns × channels.
+        values: what each sample becomes, from 0 on, 256 or 65,536 one after another, of 1, 2 or 4 bytes.
+        sample_bytes: bytes of a sample of the picture, 1 or 2.
+
+    Raises:
+        ValueError: they do not fit to each other.
+    """
+    def __new__(
+        cls,
+        *,
+        picture: tuple[int, int],
+        channels: int,
+        size: tuple[int, int],
+        border: tuple[int, int],
+        fill: Sequence[int],
+        channels_first: bool,
+        values: bytes,
+        sample_bytes: int,
+    ) -> Self: ...
+
+@final
 class _PlaneConverter:
     """Makes the bytes of frames from planes that lie anywhere, as a decoder leaves them. The native threads that do it
     serve all converters of the process.
@@ -98,9 +128,11 @@ class _PlaneConverter:
         keep_slots: how many unused frames are kept for use again, until the converter is gone.
         threads: how many threads may work for this converter at the same time. With 0, and in a process that may use a
             single CPU, the thread that waits for a frame makes it.
+        delivery: makes arrays of that. None: the frames are those.
 
     Raises:
-        ValueError: ``rows`` are not those of the conversion's input, or too many.
+        ValueError: ``rows`` are not those of the conversion's input, or too many; or they don't become the picture that
+            is delivered.
     """
     def __new__(
         cls,
@@ -108,6 +140,7 @@ class _PlaneConverter:
         rows: Sequence[tuple[int, int]],
         keep_slots: int,
         threads: int,
+        delivery: _Delivery | None = None,
     ) -> Self: ...
     def begin(self, planes: Sequence[Data], strides: Sequence[int], out: Data | None = None) -> _PlaneJob:
         """Begin a frame. Its job holds ``planes`` and ``out`` until ``wait`` returns or the job is dropped. Nobody may

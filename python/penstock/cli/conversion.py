@@ -16,7 +16,6 @@ from penstock._common.messages import warn
 from penstock._common.reports import EncodeReport
 from penstock._decoding.decoder import Decoder
 from penstock._decoding.video_frame import VideoFrame
-from penstock._encoding.container import holds_times
 from penstock._encoding.encoder import Encoder
 from penstock._encoding.like import has_own_times
 from penstock._encoding.output import ordinary_path, sync
@@ -163,7 +162,7 @@ class Conversion:
         if (rate := self.reading.get("fps")) is not None:
             return {"fps": rate}
         # `Encoder.like` counts these times from the beginning of the source, and would choose a constant rate.
-        is_timed = self.reading.get("start") and holds_times(self.to) and has_own_times(decoder)
+        is_timed = self.reading.get("start") and self.to.facts.holds_times and has_own_times(decoder)
         return {"fps": None} if is_timed else {}
 
     def _copy(self, decoder: Decoder, encoder: Encoder) -> None:

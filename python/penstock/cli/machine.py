@@ -107,6 +107,7 @@ def pipes() -> dict[str, Any]:
 
 def methods() -> dict[str, dict[str, str]]:
     """Return how bytes move here, by trying it: the method of each way to move them, and why it was taken."""
+    # The commands' names.
     tried = {"zero-copy": _zero_copy, "relay": _relayed, "copy": _copied, "tee": _teed}
     return {name: dict(zip(("method", "reason"), move(), strict=True)) for name, move in tried.items()}
 
@@ -177,6 +178,7 @@ def ffmpeg() -> dict[str, Any]:
 
 def _chosen_encoder(codec: str, names: Container[str]) -> dict[str, Any]:
     """Return the encoder that this codec means for a usual picture, if FFmpeg has it, and why not the others."""
+    # Nothing is written.
     made = working_plan(Request("-", fps=30, codec=codec, options={"f": "null"}), _USUAL_SIZE)
     encoder = made.codec if made.codec in names else None
     return {"encoder": encoder, "skipped_encoders": list(made.skipped_encoders)}

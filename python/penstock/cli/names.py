@@ -14,16 +14,14 @@ from pathlib import Path
 import click
 
 from penstock._common.messages import show_name
-from penstock._ffmpeg.command import containers
 from penstock._ffmpeg.command.endpoints import ending_of, own_descriptor
+from penstock._formats import codecs, containers
 from penstock.errors import StalledError
 
 STANDARD = "-"
 FIFO_PREFIX = "fifo:"
 #: What messages call the standard streams.
 STANDARD_TITLES = ("standard input", "standard output")
-# Its files are raw frames.
-_RAW = "rawvideo"
 
 
 def as_standard(
@@ -60,7 +58,7 @@ def as_path(_context: click.Context, _parameter: click.Parameter, name: str) -> 
 def names_media(path: str) -> bool:
     """Whether the path is that of a video, sound or image by its ending, whose bytes are no raw frames."""
     known = containers.of_ending(ending_of(path).lower())
-    return known is not None and known.name != _RAW
+    return known is not None and not codecs.known(known.video or "").is_raw
 
 
 def check_standard_output() -> None:

@@ -22,6 +22,7 @@ from penstock._encoding.encoder import Encoder
 from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
 from penstock._ffmpeg.command.settings import with_knobs
+from penstock._formats import encoders
 from penstock.errors import PenstockError, RenderError
 from penstock.rendering.planning import Plan, RenderChunk, chunk_of_number, default_storage
 from penstock.rendering.reports import ChunkReport
@@ -34,22 +35,11 @@ _OURS = str(Path(__file__).parents[1])
 _OFFSET_S = 10
 # Fragments keep their times and need nothing that comes later: the bytes of one chunk can follow those of another.
 _FRAGMENTED = "+frag_keyframe+empty_moov+default_base_moof+frag_discont+skip_trailer"
-# Chunks of these codecs are MP4, those of all others QuickTime.
-_IN_MP4 = ("vp9", "av1")
-# Encoders that reorder frames: before one that comes late, decoding times would run into those of the chunk before.
-_REORDERING = ("libx264", "libx264rgb", "libx265")
-# Encoders that start a thread for each CPU, whatever -threads says, and the parameter that they follow.
-_POOLS = {"libx265": ("x265-params", "pools"), "libsvtav1": ("svtav1-params", "lp")}
-
-
-def container_of(codec: str) -> str:
-    """The container of chunks, by FFmpeg's name."""
-    return "mp4" if any(name in codec for name in _IN_MP4) else "mov"
 
 
 def data_name(plan: Plan, number: int) -> str:
     """The name in the storage of a chunk's data."""
-    return f"{folder_of(plan)}/{number:05}.{container_of(plan.codec)}"
+    return f"{folder_of(plan)}/{number:05}.{encoders.codec_of(plan.codec).chunks_in}"
 
 
 def folder_of(plan: Plan) -> str:
@@ -122,14 +112,14 @@ class Renderer:
         # At a variable rate, frames are written with their times in the video, and need only the constant offset.
         offset_s = _OFFSET_S + (0 if self._plan.fps is None else self._plan.time_s(chunk.first))
         options: dict[str, object] = {} if self._threads is None else {"threads": self._threads}
-        if self._plan.fps is None and codec in _REORDERING:
+        if self._plan.fps is None and encoders.known(codec).reorders:
             options["bf"] = 0
         options |= given
-        if self._threads is not None and codec in _POOLS:
-            name, pool = _POOLS[codec]
+        if self._threads is not None and (follows := encoders.known(codec).pool) is not None:
+            name, pool = follows
             options[name] = ":".join(filter(None, (f"{pool}={self._threads}", str(given.get(name, "")))))
         options |= {
-            "f": container_of(codec),
+            "f": encoders.codec_of(codec).chunks_in,
             "movflags": _FRAGMENTED,
             # With an edit list, a fragment's times would be later by how far its encoder reorders frames.
             "use_editlist": 0,

@@ -27,11 +27,12 @@ from penstock._facts.opening import demux, open_stream
 from penstock._facts.probing import probe
 from penstock._ffmpeg.command.arguments import option_arguments
 from penstock._ffmpeg.command.endpoints import Output
-from penstock._ffmpeg.program.messages import framecrc_unit_s
+from penstock._ffmpeg.program.messages import framecrc_unit_s, listing_arguments
 from penstock._ffmpeg.program.process import FFmpegProcess, Session
+from penstock._formats import encoders
 from penstock._streams.relay import relay
 from penstock.errors import BrokenStreamError, EncoderError, RenderError
-from penstock.rendering.chunk import container_of, data_name, remove_chunks, stored_report
+from penstock.rendering.chunk import data_name, remove_chunks, stored_report
 from penstock.rendering.planning import Plan
 from penstock.rendering.storage import Storage, locked, storage_of
 
@@ -150,13 +151,14 @@ class JoinSession(Session):
 
     def __init__(self, plan: Plan, part: Path, sound: tuple[list[str], list[str]]) -> None:
         arguments = (
-            *("-f", container_of(plan.codec), "-i", "pipe:0", *plan.labels.input_arguments(), *sound[0]),
+            *("-f", encoders.codec_of(plan.codec).chunks_in, "-i", "pipe:0"),
+            *(*plan.labels.input_arguments(), *sound[0]),
             *("-map", "0:v:0", "-c:v", "copy", *plan.color_arguments, *_last_duration(plan), *sound[1]),
             *plan.labels.output_arguments(plan.file_options, is_mapped=True),
             *option_arguments(plan.file_options),
             *("-y", f"file:{part}"),
             # A second output tells the times that the first one gets.
-            *("-map", "0:v:0", "-c:v", "copy", "-f", "framecrc", "pipe:1"),
+            *("-map", "0:v:0", "-c:v", "copy", *listing_arguments()),
         )
         process = FFmpegProcess(
             plan.program,
@@ -360,7 +362,7 @@ def _verify(plan: Plan, storage: Storage, part: Path) -> None:
     if lasts_s is not None and abs(lasts_s - seconds) > tolerance_s:
         raise _wrong(f"a duration of {lasts_s:.6f} s, not {seconds:.6f} s")
     latest_s = tolerance_s
-    if _output(plan, plan.output).is_matroska:
+    if not _output(plan, plan.output).facts.holds_priming:
         latest_s += most_priming_s(one.sample_rate for one in probe(part).audio)
     if video.start_s is not None and not -tolerance_s <= video.start_s <= latest_s:
         raise _wrong(f"its first frame at {video.start_s:.6f} s, not at 0")

@@ -20,8 +20,9 @@ from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import TICK_S
-from penstock._ffmpeg.command.pixel_formats import is_gray, is_rgb
 from penstock._ffmpeg.program.capabilities import find_ffmpeg, muxer_options, version
+from penstock._formats import containers, encoders
+from penstock._formats.pixel_formats import has_alpha, is_gray, is_rgb
 from penstock._native import _count
 from penstock.errors import EncoderError
 from penstock.rendering.code import Code
@@ -48,15 +49,11 @@ GROWTH = 8
 _OWN_ARGUMENTS = ("output", "fps", "size", "progress", "audio", "subtitles")
 # Rate control that looks at the whole video, or that has a buffer which each chunk would start full.
 _WHOLE_VIDEO_OPTIONS = ("pass", "passlogfile", "maxrate", "minrate", "bufsize", "rc_init_occupancy")
-_CODEC_PARAMETERS = ("x264-params", "x264opts", "x265-params", "svtav1-params", "aom-params")
 _WHOLE_VIDEO_PARAMETERS = re.compile(r"(?:^|:)(pass|stats|vbv-\w+|nal-hrd|hrd|mbr|buf-\w+)(?:=|:|$)")
 # FFmpeg's own options for a file as a whole; the other ones are its container's.
 _FILE_OPTIONS = ("metadata", "disposition", "map_metadata", "tag", "vtag", "f")
 # FFmpeg's movflags that write a file in fragments, whose header counts the frames of the first one; "-" takes one away.
 _FRAGMENTING = re.compile(r"(?<![-\w])(?:frag_(?:keyframe|custom|every_frame)|empty_moov|dash|cmaf|isml)\b")
-# The containers into which chunks are joined. The others begin at another time than 0 (MPEG-TS), have no colors (AVI),
-# or are no single file (HLS).
-_CONTAINERS = ("ipod", "mp4", "mov", "matroska", "webm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +109,7 @@ class Plan:
     hash: str = field(default="", init=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hash", self._digest())
+        object.__setattr__(self, "hash", self._digest())  # the attribute
 
     @property
     def chunks(self) -> list[RenderChunk]:
@@ -298,10 +295,11 @@ def make_plan(
     if fps is None and source is None:
         raise TypeError("fps must be frames per second, such as 30, 29.97 or Fraction(30000, 1001), not None")
     made = working_plan(request, size)
-    has_alpha = made.codec == "libvpx-vp9" and made.output_pixel_format == "yuva420p"
-    if made.codec == "libvpx" or has_alpha:
+    codec = encoders.codec_of(made.codec)
+    is_beside = codec.alpha_decoder is not None and has_alpha(made.output_pixel_format or "")
+    if not codec.is_chunked or is_beside:
         raise ValueError(
-            f"{made.codec}{' with alpha' * has_alpha} can't be encoded in chunks, because none of its containers can "
+            f"{made.codec}{' with alpha' * is_beside} can't be encoded in chunks, because none of its containers can "
             "be joined. Use another codec"
         )
     file_options, options = _split_options(made, container)
@@ -361,7 +359,8 @@ def _request(output: Path, fps: float | Fraction | None, given: Mapping[str, Any
 def _joined_container(output: Path, options: Mapping[str, object]) -> str:
     """The container into which chunks are joined. Checks that chunks which are encoded so can be joined."""
     container = options.get("f") or endpoints.Output(f"file:{output}").container
-    if container not in _CONTAINERS:
+    # The others begin at another time than 0 (MPEG-TS), have no colors (AVI), or are no single file (HLS).
+    if not containers.known(str(container)).holds_length:
         raise ValueError(
             f"the container must be mp4, mov, matroska (.mkv) or webm, not {container!r}. Convert the result to "
             "another one with: ffmpeg -i IN -c copy OUT"
@@ -372,7 +371,7 @@ def _joined_container(output: Path, options: Mapping[str, object]) -> str:
                 f"{argument(f'options.{name}', options[name])} needs the whole video in one piece, and a render "
                 f"encodes chunks. Use {argument('crf', 20)}, or a bit rate alone"
             )
-    for name in _CODEC_PARAMETERS:
+    for name in encoders.PARAMETERS:
         if found := _WHOLE_VIDEO_PARAMETERS.search(str(options.get(name, ""))):
             raise ValueError(
                 f"{argument(f'options.{name}', options[name])} needs the whole video in one piece, because of "

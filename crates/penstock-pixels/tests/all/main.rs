@@ -2,6 +2,7 @@
 
 mod common;
 mod convert;
+mod delivery;
 mod planes;
 mod quantizer;
 mod to_rgb;

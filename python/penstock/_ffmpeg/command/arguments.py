@@ -12,21 +12,14 @@ from penstock._common.messages import argument
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.colors import VideoColors, conversion_filter
 from penstock._ffmpeg.command.endpoints import Output
-from penstock._ffmpeg.command.pixel_formats import (
-    FrameLayout,
-    canonical,
-    divides_evenly,
-    has_alpha,
-    is_rgb,
-    subsampling,
-)
+from penstock._ffmpeg.command.pixel_formats import FrameLayout
+from penstock._formats import containers
+from penstock._formats.pixel_formats import canonical, divides_evenly, has_alpha, is_rgb, subsampling
 
 # FFmpeg warns that these may apply to audio, too.
 _VIDEO_OPTIONS = {"b": "b:v", "profile": "profile:v"}
 #: To FFmpeg these are one option, and the last one counts.
 FILTER_OPTIONS = ("vf", "filter:v", "filter", "filter:v:0", "filter:0")
-#: The pixel format of pictures whose samples are indices of 256 colors.
-PALETTE = "pal8"
 #: Filters that choose colors for each frame. For colors that suit all of them, FFmpeg would hold the whole video.
 PALETTE_FILTERS = "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1"
 #: FFmpeg's names of samples, by NumPy's.
@@ -185,21 +178,10 @@ def output_arguments(
 
 
 def read_arguments(source: str, container: str) -> list[str]:
-    """FFmpeg's arguments to read `source`, a file of that `container` by FFmpeg's names.
-
-    In a QuickTime or MP4 file that was cut off, the last packet is discarded. Otherwise an FFmpeg that stops at errors
-    stops there, before its decoder has output the frames that it holds back. In other containers, packets in the
-    middle may be marked as corrupt, too. Discarding those would hide that frames are missing.
-    """
-    # FFmpeg 5.1 reads frames of 10 ms as frames of 100 ms, and libav doesn't.
-    shows_quickly = container == "gif"
-    cut_only_at_the_end = container.startswith("mov,")
-    return [
-        *(("-fflags", "+discardcorrupt") if cut_only_at_the_end else ()),
-        *(("-min_delay", "1") if shows_quickly else ()),
-        *(endpoints.literal_arguments(source) if container == "image2" else ()),
-        *("-i", source),
-    ]
+    """FFmpeg's arguments to read `source`, a file of that `container` by FFmpeg's names."""
+    known = containers.known(container)
+    literal = endpoints.literal_arguments(source) if known.has_patterns else ()
+    return [*known.reading, *literal, "-i", source]
 
 
 def check_without_dashes(group: str, options: Mapping[str, object]) -> None:

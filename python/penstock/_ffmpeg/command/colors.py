@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from penstock._common.messages import argument
-from penstock._ffmpeg.command.pixel_formats import is_gray, is_rgb, subsampling
 from penstock._ffmpeg.command.settings import Colors, MasteringDisplay
 from penstock._ffmpeg.program import capabilities
+from penstock._formats import encoders
+from penstock._formats.pixel_formats import as_jpeg, is_gray, is_rgb, subsampling
 
 # Matrix, primaries and transfer characteristics, by FFmpeg's names of the code points in ITU-T H.273 (tables 4, 2
 # and 3): 6, 6, 6 for BT.601 with 525 lines; 1, 1, 1; and 9, 9, 14, whose curve is that of 1, 6 and 15 as well.
@@ -31,7 +31,6 @@ _OPTIONS = {
 }
 # A value of each, for messages.
 _EXAMPLES = {"matrix": "bt709", "range": "full", "primaries": "bt2020", "transfer": "smpte2084"}
-_CODEC_OPTIONS = ("x264-params", "x264opts", "x265-params")
 _CODEC_WORDS = {
     "colormatrix": "matrix",
     "range": "range",
@@ -41,21 +40,6 @@ _CODEC_WORDS = {
 }
 
 
-class _HdrParameters(NamedTuple):
-    """How an encoder takes HDR metadata: FFmpeg's option for its parameters, and the names of the parameters."""
-
-    option: str
-    mastering_display: str
-    content_light: str
-    has_whole_numbers: bool
-
-
-#: Those of the encoders that have them.
-HDR_PARAMETERS = {
-    "libx264": _HdrParameters("x264-params", "mastering-display", "cll", True),
-    "libx265": _HdrParameters("x265-params", "master-display", "max-cll", True),
-    "libsvtav1": _HdrParameters("svtav1-params", "mastering-display", "content-light", False),
-}
 #: FFmpeg's names of the ranges.
 RANGES = {"limited": "tv", "full": "pc"}
 # Weights of red, green and blue in luma (ITU-R BT.601, BT.709, BT.2020).
@@ -127,8 +111,6 @@ class VideoColors:
 UNTAGGED = VideoColors("bt601", "limited")
 # The names of these transfers in FFmpeg's options, by those in its filters.
 _GAMMAS = {"bt470m": "gamma22", "bt470bg": "gamma28"}
-#: WebP has no tags, and libav reads none that is animated, so that no rehearsal finds out.
-UNTAGGED_CODECS = ("libwebp", "libwebp_anim")
 
 
 def colors_for(codec: str, colors: Colors, height: int) -> VideoColors:
@@ -140,7 +122,7 @@ def colors_for(codec: str, colors: Colors, height: int) -> VideoColors:
         ValueError: the codec can't store what is given.
     """
     is_assumed = colors.matrix in ("auto", "bt601", "untagged") and colors.range in ("auto", "limited")
-    if codec in UNTAGGED_CODECS and not is_assumed:
+    if not encoders.codec_of(codec).has_color_tags and not is_assumed:
         raise ValueError(
             f"{codec} video has no color tags, and players assume {UNTAGGED.matrix!r} and {UNTAGGED.range!r}. Leave "
             "matrix and range out"
@@ -149,8 +131,8 @@ def colors_for(codec: str, colors: Colors, height: int) -> VideoColors:
         name: None if getattr(colors, name) == "auto" else getattr(colors, name)
         for name in ("primaries", "transfer")
     }
-    if not _is_jpeg(codec):
-        is_hd = height >= _HD_LINES and codec not in UNTAGGED_CODECS
+    if not encoders.codec_of(codec).is_jpeg:
+        is_hd = height >= _HD_LINES and encoders.codec_of(codec).has_color_tags
         matrix = ("bt709" if is_hd else "bt601") if colors.matrix == "auto" else colors.matrix
         return VideoColors(matrix, "limited" if colors.range == "auto" else colors.range, **tags)
     if colors.matrix not in ("auto", "bt601", "untagged"):
@@ -169,7 +151,9 @@ def check_without_colors(options: Mapping[str, object]) -> None:
     for name, value in options.items():
         kind = name.partition(":")[0]  # the rest is a stream
         keys = [word.partition("=")[0].strip() for word in str(value).split(":")]
-        named = [_CODEC_WORDS[key] for key in keys if key in _CODEC_WORDS] if kind in _CODEC_OPTIONS else []
+        named = (
+            [_CODEC_WORDS[key] for key in keys if key in _CODEC_WORDS] if kind in encoders.PARAMETERS else []
+        )
         if kind in _OPTIONS:
             named = [_OPTIONS[kind]]
         if named:
@@ -194,7 +178,9 @@ def with_range_of(colors: Colors, *pixel_formats: str | None) -> Colors:
 
 def holds_hdr_metadata(program: str, codec: str) -> bool:
     """Whether FFmpeg can tag `codec`, or its input, with the mastering display and the light levels."""
-    return codec in HDR_PARAMETERS or "mastering_display" in capabilities.global_options(program)
+    return encoders.known(codec).hdr is not None or "mastering_display" in capabilities.global_options(
+        program
+    )
 
 
 def with_hdr_metadata(
@@ -205,7 +191,7 @@ def with_hdr_metadata(
     Raises:
         ValueError: FFmpeg cannot tag `codec` with them, `options` set them, too, or a value is missing or not possible.
     """
-    parameters = HDR_PARAMETERS.get(codec)
+    parameters = encoders.known(codec).hdr
     given = _hdr_values(colors, whole=parameters is None or parameters.has_whole_numbers)
     if not given:
         return dict(options)
@@ -214,15 +200,13 @@ def with_hdr_metadata(
             return dict(options)  # these are for `hdr_arguments`
         raise ValueError(
             f"{codec} video of this FFmpeg can't hold {argument(f'colors.{next(iter(given))}')}. Use "
-            f"{', '.join(HDR_PARAMETERS)}, or FFmpeg 9"
+            f"{', '.join(encoders.with_hdr())}, or FFmpeg 9"
         )
-    # x264's parameters may be in two options. FFmpeg reads x264-params last.
-    names = ("x264opts", parameters.option) if codec == "libx264" else (parameters.option,)
     own = str(options.get(parameters.option, ""))
     words = [own] if own else []
     for name, value in given.items():
         key = getattr(parameters, name)
-        for option in names:
+        for option in encoders.known(codec).parameters:
             if not any(
                 word.partition("=")[0].strip() == key for word in str(options.get(option, "")).split(":")
             ):
@@ -238,7 +222,7 @@ def hdr_arguments(codec: str, colors: Colors) -> list[str]:
 
     The muxers of MP4, QuickTime, Matroska and WebM write what these options say, where FFmpeg has the options.
     """
-    given = {} if codec in HDR_PARAMETERS else _hdr_values(colors, whole=True)
+    given = {} if encoders.known(codec).hdr is not None else _hdr_values(colors, whole=True)
     return [word for name, value in given.items() for word in (f"-{name}:v", value)]
 
 
@@ -284,8 +268,7 @@ def jpeg_pixel_format(codec: str, pixel_format: str) -> str:
 
     FFmpeg may convert frames that come with the other name.
     """
-    is_yuv = pixel_format in ("yuv420p", "yuv422p", "yuv444p")
-    return pixel_format.replace("yuv", "yuvj") if _is_jpeg(codec) and is_yuv else pixel_format
+    return as_jpeg(pixel_format) if encoders.codec_of(codec).is_jpeg else pixel_format
 
 
 def input_color_arguments(pixel_format: str, colors: VideoColors, *, centered: bool = False) -> list[str]:
@@ -366,7 +349,3 @@ def _gray_filter(pixel_format: str, matrix: str) -> str:
 
 def _full_gray(pixel_format: str) -> str:
     return f"scale=out_range=full:flags=accurate_rnd,format={pixel_format}"
-
-
-def _is_jpeg(codec: str) -> bool:
-    return codec.startswith(("mjpeg", "ljpeg"))

@@ -14,21 +14,12 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, Self
 
 from penstock._common.messages import argument, show_name
-from penstock._ffmpeg.command import containers
-from penstock._ffmpeg.command.containers import IMAGES, Container
+from penstock._formats import containers, images
+from penstock._formats.containers import Container, Muxer
 
 _FILE = "file:"
 # The protocols that FFmpeg may open for a local path: no network. This is FFmpeg's default, made explicit.
 _LOCAL_PROTOCOLS = "file,crypto,data"
-#: FFmpeg's demuxers for files that lead to other files, or that are scripts.
-PLAYLIST_CONTAINERS = frozenset(
-    (
-        *("applehttp", "avisynth", "concat", "dash", "dvdvideo", "hls", "imf", "rtp", "rtsp", "sap", "sdp"),
-        *("vapoursynth", "vobsub", "webm_dash_manifest"),
-    )
-)
-#: FFmpeg's names of two demuxers.
-QUICKTIME, MATROSKA = "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm"
 _STDOUT = "pipe:1"
 # Linux follows no more links than these (path_resolution(7)).
 _MOST_LINKS = 40
@@ -39,23 +30,6 @@ _NUMBER = re.compile(r"%0*(\d+)?d")
 _IGNORES_FAILURE = re.compile(r"\s*\[([^\]]*:)?onfail=(?i:ignore)[:\]]")
 # One scheme or several, as in "zmq:tcp://127.0.0.1:5555".
 _URL = re.compile(r"(?:[a-z][a-z0-9+.-]*:)+//", re.IGNORECASE)
-# The container of each protocol: FFmpeg guesses one from a file's ending, which a stream lacks. RTMP carries nothing
-# but FLV (Adobe's specification, 6.1).
-_LIVE_CONTAINERS = {
-    **dict.fromkeys(("rtmp", "rtmps", "rtmpt", "rtmpts", "rtmpe", "rtmpte"), "flv"),
-    **dict.fromkeys(("udp", "tcp", "srt", "rist"), "mpegts"),
-    "rtsp": "rtsp",
-}
-# Containers whose header FFmpeg completes at the end, which it cannot do in a pipe: programs then cannot read the
-# result, or read a wrong length from it.
-_COMPLETED_LATER = ("avi", "mxf_opatom", "wtv")
-# Containers that are several files, whose names follow from the output's.
-_SEVERAL_FILES = (
-    *("dash", "hds", "hls", "segment", "smoothstreaming", "ssegment", "stream_segment", "tee"),
-    *("webm_chunk", "webm_dash_manifest"),
-)
-# Containers that FFmpeg cannot write to a pipe, because they need several files or seeking.
-_NOT_STREAMED = ("apng", "avif", "dash", "hls", "image2", "segment", "smoothstreaming", "tee", "webp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +60,7 @@ class Output:
             to, sink = target(output, container_format), None  # type: ignore[arg-type]
         elif isinstance(output, io.TextIOBase):
             raise TypeError(f"the output must be a binary file, not {output!r}. Open it with mode 'wb'")
-        elif container_format in _NOT_STREAMED:
+        elif cls("", container_format).needs_files:
             raise ValueError(
                 f"{argument('options.f', container_format)} needs several files or seeking, which an object can't do. "
                 f"Use matroska, webm or mpegts, or mp4 with {argument('crash_safe', True)}"
@@ -94,7 +68,7 @@ class Output:
         else:
             to, sink = _STDOUT, output
         if container_format is None:
-            container_format = _LIVE_CONTAINERS.get(to.partition("://")[0].lower())
+            container_format = containers.OF_PROTOCOLS.get(to.partition("://")[0].lower())
         found = cls(to, container_format, sink)
         found._check_container()
         if found.is_image_sequence:
@@ -103,7 +77,7 @@ class Output:
 
     def _check_container(self) -> None:
         is_pipe = uses_stdout(self.target)
-        if self.container in _COMPLETED_LATER and (is_pipe or self.path.is_fifo()):
+        if self.facts.completes_header and (is_pipe or self.path.is_fifo()):
             raise ValueError(
                 f"{self.container_name} can't be written to a pipe or an object, because its header is written last. "
                 "Write a file, or use matroska, or for audio alone also wav, au or flac"
@@ -132,12 +106,21 @@ class Output:
     @property
     def container(self) -> str:
         """FFmpeg's name of the container; the extension of the target's name if that belongs to no known container."""
-        if self.container_format is None and self.ending == ".webp" and self.is_numbered:
-            return IMAGES  # without a number, it may move
+        if (
+            self.container_format is None
+            and self.is_numbered
+            and (of_images := images.known(self.ending).numbered)
+        ):
+            return of_images  # without a number, it may move
         return self.container_format or (self.known.name if self.known else self.ending)
 
     @property
-    def known(self) -> Container | None:
+    def facts(self) -> Container:
+        """What is known of the container."""
+        return containers.known(self.container)
+
+    @property
+    def known(self) -> Muxer | None:
         """What libav says of the container; None if it does not know it."""
         if self.container_format is not None:
             return containers.of_format(self.container_format)
@@ -156,12 +139,8 @@ class Output:
     @property
     def kind(self) -> str:
         """The container that was given, as a file extension (``.matroska``), or else the extension of the name."""
-        return self.ending if self.container_format in (None, "image2") else f".{self.container_format}"
-
-    @property
-    def is_matroska(self) -> bool:
-        """Whether it is Matroska or WebM."""
-        return self.container in ("matroska", "webm")
+        is_told = self.container_format is not None and not self.are_images
+        return f".{self.container_format}" if is_told else self.ending
 
     @property
     def is_numbered(self) -> bool:
@@ -171,7 +150,7 @@ class Output:
     @property
     def are_images(self) -> bool:
         """Whether each frame becomes an image file."""
-        return self.container == IMAGES
+        return self.facts.are_images
 
     @property
     def is_image_sequence(self) -> bool:
@@ -190,7 +169,12 @@ class Output:
     @property
     def is_several_files(self) -> bool:
         """Whether it may be more than one file."""
-        return self.is_numbered or self.container in _SEVERAL_FILES
+        return self.is_numbered or (self.known is not None and self.known.is_several_files)
+
+    @property
+    def needs_files(self) -> bool:
+        """Whether FFmpeg can't write it to a pipe, because it needs several files or seeking."""
+        return self.are_images or self.is_several_files or self.facts.needs_seeking
 
 
 def ending_of(name: str) -> str:
@@ -236,7 +220,9 @@ def target(output: str | os.PathLike[str], container_format: str | None = None) 
     if isinstance(output, str):
         if output == "-" or re.fullmatch(r"pipe:\d*", output):
             return _pipe(output)
-        if _URL.match(output) or (container_format == "tee" and not output.startswith("-")):
+        if _URL.match(output) or (
+            containers.known(container_format or "").is_list and not output.startswith("-")
+        ):
             return output
     path = Path(output).absolute()
     if (number := own_descriptor(path)) is not None:

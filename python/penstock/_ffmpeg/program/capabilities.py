@@ -21,6 +21,9 @@ from typing import Literal
 
 from penstock._common.messages import argument
 from penstock._ffmpeg.program.child import ProgramError, run
+from penstock._formats import encoders as facts
+from penstock._formats.codecs import ALIASES
+from penstock._formats.pixel_formats import MEANT
 from penstock.errors import DecoderError, EncoderError
 
 _VARIABLE = "PENSTOCK_FFMPEG"
@@ -94,65 +97,18 @@ _LETTERS: Mapping[Kind, str] = {"video": "V", "sound": "A"}
 #: Guessed: how long to wait for a listing. FFmpeg answers within 0.1 s, unless caches are cold or the machine is busy.
 PATIENCE_S = 5.0
 
-#: Lossy encoders that have yuv420p, which every player shows.
-PLAYABLE_CODECS = (
-    *(
-        "libx264",
-        "libx265",
-        "libvpx-vp9",
-        "libvpx",
-        "libsvtav1",
-        "libaom-av1",
-        "mpeg4",
-        "mpeg2video",
-        "mjpeg",
-    ),
-    *("h264_nvenc", "hevc_nvenc", "av1_nvenc"),
-)
-
-#: Codecs that are not looked up before FFmpeg starts: most builds have them, and the look-up delays the first frame.
-#: An FFmpeg without one fails, and `penstock._encoding.advice` names what it has.
-COMMON_CODECS = (
-    *PLAYABLE_CODECS,
-    *("libx264rgb", "prores_ks", "ffv1", "rawvideo", "png", "gif", "h264_vaapi", "hevc_vaapi"),
-)
-
 #: The oldest FFmpeg that the tests are run with.
 OLDEST = (5, 1)
 
 # The first FFmpeg that crops as a container says (its Changelog).
 _CROPPING = (7, 1)
 
-#: Sound encoders that are not looked up either.
-COMMON_AUDIO_CODECS = ("aac", "libopus", "flac", "libmp3lame", "pcm_s16le", "pcm_s24le", "pcm_f32le")
-
-# Encoders that have these options, for which the `Encoder` has arguments. Their options are not looked up.
-_HAVE_OPTION = {
-    "crf": ("libx264", "libx264rgb", "libx265", "libvpx", "libvpx-vp9", "libsvtav1", "libaom-av1"),
-    "preset": ("libx264", "libx264rgb", "libx265", "libsvtav1", "h264_nvenc", "hevc_nvenc", "av1_nvenc"),
-}
 # The end of the scale of H.264 and HEVC (8.7.2.1 of both): x264 and x265 take more for this. Other scales are longer.
 _MOST_CRF = 51
 # Options of other encoders with the same purpose, quality or the effort for it, and a usual value.
 _INSTEAD: Mapping[str, Mapping[str, object]] = {
     "crf": {"cq": 23, "qp": 23, "quality": 80, "q:v": 3},
     "preset": {"deadline": "good", "cpu-used": 4, "speed": 4, "compression_level": 6},
-}
-
-# Other names of formats, and FFmpeg's.
-_FORMAT_NAMES = {
-    **dict.fromkeys(("avc", "avc1", "h.264", "x264"), "h264"),
-    **dict.fromkeys(("h.265", "h265", "hev1", "hvc1", "x265"), "hevc"),
-    "av01": "av1",
-    "mp4v": "mpeg4",
-    "vp08": "vp8",
-    "vp09": "vp9",
-}
-#: What users probably mean by a name that this FFmpeg does not have.
-_MEANT = {
-    "acc": ("aac",),
-    "rgb": ("rgb24",),
-    "bgr": ("bgr24",),
 }
 
 
@@ -209,11 +165,11 @@ def named_encoder(
         name: of an encoder or a format. One that FFmpeg does not know is returned as it is.
         preferred: for formats, the encoders to take rather than those that FFmpeg prefers.
     """
-    common = COMMON_CODECS if kind == "video" else COMMON_AUDIO_CODECS
+    common = facts.common(is_audio=kind == "sound")
     if name in (*common, "copy") or name in (usable := encoders(program, kind, with_experimental=False)):
         return name
     lower = name.lower()
-    form = _FORMAT_NAMES.get(lower, lower)
+    form = ALIASES.get(lower, lower)
     ours, theirs = preferred.get(form, ()), codecs(program, kind).get(form, ())
     found = [one for one in (*ours, *theirs, lower) if one in usable]
     return next(iter((*found, *ours)), name)
@@ -294,7 +250,7 @@ def nearest(name: str, names: Iterable[str]) -> list[str]:
     close = [known for known in alike if _likeness(name, known)[0] >= 0.7]
     # Short names such as "x264", "vp9" and "nvenc" resemble no full name, but are parts of some.
     parts = sorted((known for known in names if len(name) > 2 and name.lower() in known.lower()), key=len)
-    meant = [known for known in _MEANT.get(name.lower(), ()) if known in names]
+    meant = [known for known in (MEANT.get(name.lower()),) if known in names]
     return list(dict.fromkeys([*meant, *close, *parts]))[:3]
 
 
@@ -313,8 +269,8 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def check_codec(program: str, codec: str) -> None:
-    """Checks that `program` has the video encoder `codec`, which is looked up unless it is one of `COMMON_CODECS`."""
-    if codec in COMMON_CODECS or not encoders(program):
+    """Checks that `program` has the video encoder `codec`, which is looked up unless it is a common one."""
+    if codec in facts.common() or not encoders(program):
         return
     if codec not in (*encoders(program), *codecs(program), "copy"):
         raise EncoderError(unknown_codec(program, codec))
@@ -323,14 +279,21 @@ def check_codec(program: str, codec: str) -> None:
 def audio_encoder(program: str, codec: str) -> str:
     """The sound encoder that `codec` names. It is looked up unless it is a common one."""
     found = named_encoder(program, codec, "sound")
-    if found not in COMMON_AUDIO_CODECS and (known := encoders(program, "sound")) and found not in known:
+    if (
+        found not in facts.common(is_audio=True)
+        and (known := encoders(program, "sound"))
+        and found not in known
+    ):
         raise EncoderError(unknown_codec(program, codec, "sound"))
     return found
 
 
 def check_option(program: str, codec: str, name: str) -> None:
     """Checks that `codec` has the option `name`, which is "crf" or "preset"."""
-    if codec in _HAVE_OPTION[name] or not stdout_of(program, "-h", f"encoder={codec}"):
+    known = facts.known(codec)
+    if (known.has_crf if name == "crf" else known.has_preset) or not stdout_of(
+        program, "-h", f"encoder={codec}"
+    ):
         return
     if name in (options := encoder_options(program, codec)):
         return
@@ -354,18 +317,13 @@ def check_crf(program: str, codec: str, crf: float) -> None:
 def unknown_codec(program: str, codec: str, kind: Kind = "video") -> str:
     """The message that `program` has no encoder `codec` of that kind, with the nearest names."""
     of_video = kind == "video"
-    common: tuple[str, ...] = COMMON_CODECS if of_video else COMMON_AUDIO_CODECS
     known = (*encoders(program, kind), *codecs(program, kind))
     near = did_you_mean(codec, known)
-    names = ", ".join(name for name in software(common) if name in known)
+    common = facts.common(is_audio=not of_video)
+    names = ", ".join(name for name in common if name in known and not facts.needs_hardware(name))
     has = f" It has {names}." if names else ""
     lacks = "has no video encoder" if of_video else "has no audio encoder"
     return f"{program} {lacks} {codec!r}.{near}{has} `ffmpeg -encoders` lists all"
-
-
-def software(names: Iterable[str]) -> list[str]:
-    """The `names` that need no GPU: FFmpeg lists encoders of GPUs even where there is no GPU."""
-    return [name for name in names if not name.endswith(("_nvenc", "_vaapi"))]
 
 
 def version(program: str) -> str:

@@ -200,6 +200,14 @@ def summarize(stderr: str, source: str) -> str:
     return "; ".join([*dict.fromkeys(said)][-_SUMMARY_LINES:])
 
 
+def listing_arguments(target: str = "pipe:1") -> tuple[str, ...]:
+    """FFmpeg's arguments to write a line about each packet: ``stream, dts, pts, duration, size, checksum``.
+
+    Before them, there are comments, such as the unit of times and the size of pictures.
+    """
+    return "-f", "framecrc", target
+
+
 def framecrc_unit_s(line: bytes) -> Fraction | None:
     """The unit of times, in seconds, that a line of FFmpeg's muxer `framecrc` tells; None for other lines."""
     if not line.startswith(b"#tb 0:"):

@@ -27,8 +27,9 @@ from penstock._decoding.options import DecodeOptions
 from penstock._decoding.video_frame import VideoFrame
 from penstock._encoding.encoder import Encoder
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE, is_gray, is_rgb
+from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE
 from penstock._ffmpeg.command.settings import DecoderSettings, EncoderSettings
+from penstock._formats.pixel_formats import is_gray, is_rgb
 from penstock.cli.messages import (
     InputError,
     as_click_errors,
@@ -312,6 +313,7 @@ def _check_destinations(destinations: Destinations, selection: Selection, *, as_
             raise click.UsageError(f"{show_name(frames)} is one image only. {one}, or name many: {several}")
         for name in filter(is_file_name, filter(None, (frames, timestamps))):
             if not Path(name).is_fifo():  # such as >(program) of a shell: /dev/fd/63
+                # As FFmpeg calls image files.
                 endpoints.Output.of(
                     Path(name), "image2" if name == frames and destinations.are_images else None
                 )

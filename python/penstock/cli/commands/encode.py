@@ -18,13 +18,14 @@ from rich.filesize import decimal
 from penstock._common.command_line import CommandOption
 from penstock._common.messages import show_name
 from penstock._common.reports import EncoderStats
-from penstock._decoding.image_files import IMAGE_SUFFIXES, find_images, has_image_name, is_sequence
+from penstock._decoding.image_files import find_images, has_image_name, is_sequence
 from penstock._encoding.encoder import Encoder
 from penstock._encoding.plan import plan
 from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, FrameLayout
+from penstock._formats import images
 from penstock.cli.messages import (
     InputError,
     as_click_errors,
@@ -274,7 +275,7 @@ def _check_raw_options(
             raise click.ClickException(f"{show_name(name)}: {os.strerror(errno.ENOENT)}")
         raise click.UsageError(
             "raw frames need a size. Pass --size 1920x1080, or the size that they have. For images, name a folder, a "
-            "pattern, or files that end in " + " ".join(suffix[1:] for suffix in IMAGE_SUFFIXES)
+            "pattern, or files that end in " + " ".join(suffix[1:] for suffix in images.READ)
         )
     if not has_images and inputs and names_media(inputs[0]):
         raise click.UsageError(
@@ -292,7 +293,7 @@ def _check_output(inputs: Sequence[str], output: str, container_format: str | No
     """Raise errors that an Encoder does not find."""
     # OUTPUT may be an animated WebP. But if it exists and follows other files, it may be an image, with OUTPUT missing.
     is_last_of_them = Path(output).exists() and any(Path(name).is_file() for name in inputs)
-    may_move = Path(output).suffix.lower() == ".webp" and not is_last_of_them
+    may_move = images.known(Path(output).suffix.lower()).numbered is not None and not is_last_of_them
     if container_format is None and has_image_name(output) and not may_move:
         raise click.UsageError(
             f"OUTPUT {show_name(output)} is an image by its name. If OUTPUT is missing, add it. Pass --format image2 "

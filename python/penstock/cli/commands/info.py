@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from penstock import cpu
-from penstock._ffmpeg.program.capabilities import COMMON_CODECS
+from penstock._formats import encoders
 from penstock.cli import machine
 from penstock.cli.cpu_tree import counted, cpu_tree, in_bytes, legend
 from penstock.cli.options import json_option
@@ -124,7 +124,7 @@ def _ffmpeg_lines(ffmpeg: dict[str, Any]) -> Iterable[str]:
         for kind in ("video", "audio")
     }
     yield f"lists {counted(len(names['video']), 'encoder')} of video and {len(names['audio'])} of audio"
-    yield f"the common ones: {', '.join(one for one in COMMON_CODECS if one in names['video']) or 'none'}"
+    yield f"the common ones: {', '.join(one for one in encoders.common() if one in names['video']) or 'none'}"
     for codec, chosen in ffmpeg["auto"].items():
         yield f"{codec}: {'; '.join([chosen['encoder'] or 'none', *chosen['skipped_encoders']])}"
     yield "hardware encoders (nvenc, vaapi) are listed even if the hardware is missing"
