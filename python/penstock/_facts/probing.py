@@ -674,7 +674,9 @@ def _side_data(frame: VideoFrame | None) -> dict[str, bytes]:
     try:
         # Not frame.side_data, which the frame keeps: as they refer to each other, only the garbage collector would free
         # the frame's memory.
-        return {one.type.name: bytes(one) for one in SideDataContainer(frame)}  # type: ignore[call-arg]
+        found = SideDataContainer(frame)  # type: ignore[call-arg]
+        # By number: PyAV 18 iterates over the values, and PyAV 19 over their kinds.
+        return {one.type.name: bytes(one) for one in map(found.__getitem__, range(len(found)))}
     except ValueError:  # PyAV 18 raises for kinds that it does not know, such as the EXIF data of a TIFF
         return {}
 
