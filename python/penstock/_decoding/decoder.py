@@ -147,8 +147,7 @@ class Decoder(DecoderBase):
         stream: number of the video stream, from 0; None picks the best one: the default stream, never a cover picture.
         filters: FFmpeg's filters (``-vf``) to apply first, in the file's own pixel format. Their output is scaled to
             `size`. They need an FFmpeg program, which can't do random access. If `size` isn't given in full, FFmpeg
-            runs for one frame first to learn the size that the filters make: for a pipe or a URL, of a test picture. If
-            the video changes its size where its times go back, reading raises a `DecoderError`.
+            runs for one frame first to learn the size that the filters make: for a pipe or a URL, of a test picture.
         color_matrix: the matrix between the file's YUV and RGB: "bt601", "bt709" or "bt2020". "auto" is the file's tag,
             or BT.601 without a tag.
         color_range: "limited" (black at 16, white at 235 of 8 bits) or "full". "auto" is the file's tag, or limited
