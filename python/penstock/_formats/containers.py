@@ -37,6 +37,7 @@ class Container:
     counts_from_file: bool = False
     # It is made of boxes, whose header lists all packets and edits (ISO/IEC 14496-12).
     has_boxes: bool = False
+    states_bytes: bool = False  # Its metadata may have the length of the file in bytes.
     has_elements: bool = False  # It is made of elements with their lengths (EBML, RFC 8794).
     has_pages: bool = False  # It is made of pages with checksums, of which the last one is marked (RFC 3533).
     # FFmpeg's demuxer opens other files that the file names, or runs it as a script.
@@ -177,6 +178,7 @@ _CONTAINERS = {
     # RTMP carries nothing but FLV (Adobe's specification, 6.1).
     "flv": replace(
         _AAC,
+        states_bytes=True,
         may_seek=True,
         tells_length=True,
         tells_sound=True,
