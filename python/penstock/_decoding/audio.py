@@ -96,6 +96,7 @@ class AudioDecoder(DecoderBase):
         ValueError: if an argument is impossible, or `matrix` has another number of columns than the audio has channels.
     """
 
+    # `make fmt` writes the arguments here, and those in Args above, from `AudioDecodeOptions`.
     @explains(
         "the others by their names, such as sample_rate=16_000",
         num_channels="channels=1",

@@ -183,6 +183,7 @@ class Decoder(DecoderBase):
         TypeError: if `source` has another type. For a list of clips, open a decoder for each.
     """
 
+    # `make fmt` writes the arguments here, and those in Args above, from `DecodeOptions`.
     @explains(
         "the others by their names, such as size=(640, 360)",
         **dict.fromkeys(("width", "height", "resolution"), "size=(width, height)"),

@@ -17,14 +17,14 @@ from penstock._decoding.program_engine import ProgramEngine
 from penstock._decoding.sequence import Sequence, SequenceFrame
 from penstock._decoding.session import numbered_stream
 from penstock._facts.info import MediaInfo, Track, VideoInfo, check_decodable, check_no_grid, without_decoder
-from penstock._facts.opening import lacks_protocol, open_media
+from penstock._facts.opening import are_found, lacks_protocol, open_media
 from penstock._facts.part import Part
 from penstock._facts.probing import PATIENCE_S, Beginning, answer_of, info_of, probe, read_beginnings
 from penstock._facts.questions import Questions
 from penstock._facts.source import Source
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
-from penstock._formats import codecs
+from penstock._formats import codecs, containers
 from penstock._formats.pixel_formats import has_palette
 from penstock.errors import DecoderError
 
@@ -102,6 +102,12 @@ def _read_probed(
     reason: str,
     isolation: Isolation | None = None,
 ) -> ProgramEngine:
+    is_unread = bool(media.video) and all(one.pixel_format is None for one in media.video)
+    if is_unread and opened.single_pass is not None and containers.known(media.container).has_boxes:
+        raise DecoderError(
+            f"no frame can be read from {media.path} in order: the file's index seems to be at its end. Save it to a "
+            "file, or write it with options={'movflags': '+faststart'}"
+        )
     video, source, sandbox = chosen_video(media, options), opened.url, None
     questions = Questions(Track(source, media, video))
     if isolation is not None:
@@ -171,7 +177,7 @@ def _probed(opened: Source, options: DecodeOptions) -> _Opened:
 def _opened_quickly(opened: Source, options: DecodeOptions) -> _Opened:
     """Opens a file as `_opened_once`, without a frame that libav decodes for facts. Again with it, if none is there."""
     found = _opened_once(opened, options, decodes_first=True)
-    if isinstance(found[2], SequenceFrame):
+    if isinstance(found[2], SequenceFrame) or are_found(found[1].video.container):
         return found
     found[1].close()
     return _opened_once(opened, options)
@@ -221,7 +227,7 @@ def _opened_video(
     video = chosen_video(media, options)
     beginnings, packets = read_beginnings(container, undecoded=video.index)
     decoder = alpha_decoder(None, opened.url, video, options)
-    chosen = input_of(Track(opened.url, media, video), options, decoder)
+    chosen = replace(input_of(Track(opened.url, media, video), options, decoder), decodes_first=decodes_first)
     own = [packet for packet in packets if packet.stream_index == video.index]
     # What can't be decoded again to check damage is decoded so that none is made up, where that can be had.
     is_checked = chosen.is_opened_once and chosen.threads is None and codecs.known(video.codec).marks_damage

@@ -35,8 +35,8 @@ SampleType = Literal["uint8", "int16", "int32", "float32", "float64"]
 class DecodeOptions:
     """The arguments of a `Decoder`, by the same names.
 
-    ``make fmt`` writes the signature and the ``Args:`` of `Decoder` from this list, and `DecoderOptions`. Commands have
-    the options.
+    ``make fmt`` writes the parameters and the ``Args:`` of `Decoder` from these fields, and `DecoderOptions`. The
+    command line has each `CommandOption`.
     """
 
     fps: Annotated[

@@ -430,17 +430,17 @@ def _reading(
     source, media, video = track.source, track.media, track.video
     seek, trim = seek_arguments(options.start, source, media, video, end=options.end, keyframe_s=keyframe_s)
     is_raw, start = has_no_times(media.container), round(Fraction(video.start_s or 0.0) / video.time_base)
-    if rate is not None:
-        step, first = 1 / (rate * video.time_base), 0 if is_raw else start
-        # FFmpeg makes its filters again where the size changes. Then it counts from the time that it has made up.
-        count = f"setpts='if(N,PREV_OUTPTS+{step},if(lt(PTS,{first + _FEW_FRAMES * step}),{first},PTS))'"
+    is_late = is_raw and (video.is_variable_frame_rate or not options.filters)
+    if (usual := rate or video.frame_rate) and (rate or is_late):
+        step, first = 1 / (usual * video.time_base), 0 if is_raw else start
+        # Before 7, FFmpeg begins later with a raw stream whose frames are reordered. It makes its filters again where
+        # the size changes, and counts on from the time that it has then.
+        begin = f"if(lt(PTS,{first}+2*{step}),{first},PTS)"
+        count = f"setpts='if(N,PREV_OUTPTS+{step if rate else 'PTS-PREV_INPTS'},{begin})'"
         trim = [f"settb={video.time_base}", count, *trim]
     elif video.late_units:
         # FFmpeg may give the first frame an earlier time than it has in the file, but none of the others.
         trim = [f"settb={video.time_base}", f"setpts='max(PTS,{start + video.late_units})'", *trim]
-    elif is_raw:
-        # Before 7, FFmpeg begins later with a raw stream whose frames are reordered.
-        trim = ["setpts=PTS-STARTPTS", *trim]
     return [
         # Times and pictures as they are in the file: FFmpeg 5.1 does not see each display matrix.
         *("-copyts", "-noautorotate", *uncropped, "-flags", "unaligned"),
