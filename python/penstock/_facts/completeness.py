@@ -34,7 +34,7 @@ from penstock._facts.index import (
 from penstock._facts.info import AudioInfo, MediaInfo, Track, VideoInfo
 from penstock._facts.opening import decode, demux, ends_with_fragment, open_stream, times_may_jump
 from penstock._ffmpeg.command import endpoints
-from penstock._formats import containers
+from penstock._formats import codecs, containers
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -58,8 +58,6 @@ _CUT_OFF = "the file is truncated"
 _SEGMENT, _CLUSTER, _SIMPLE_BLOCK = b"\x18\x53\x80\x67", b"\x1f\x43\xb6\x75", b"\xa3"
 _SEGMENT_WITHIN_BYTES = 1024
 _MOST_HEAD_BYTES = 12
-# libav takes no larger packet of MPEG-4 for a picture that isn't coded (MAX_NVOP_SIZE in libavcodec/mpeg4video.h).
-_NOT_CODED_BYTES = 19
 # A name in the metadata of FLV, and the type of its value: a number. Chosen: the metadata is the first thing in a file.
 _FILE_SIZE, _MOST_METADATA_BYTES = b"filesize\0", 1 << 16
 # A page of Ogg has so many before the sizes of its parts, and at most so many in all (RFC 3533, 6).
@@ -623,10 +621,8 @@ def _wrong_count(track: Track, delivered: Delivered) -> str | None:
         missing = claimed - delivered.frames
         most = 1 if media.audio else 0  # FFmpeg writes one more where there is sound
         is_wrong = abs(missing) > most and abs(missing - _empty_chunks(track)) > most
-        if (
-            is_wrong and video.codec == "mpeg4"
-        ):  # Xvid and DivX write a chunk that shows nothing for a delayed frame
-            is_wrong = not 0 < missing <= _empty_chunks(track, _NOT_CODED_BYTES)
+        if is_wrong and (most_bytes := codecs.known(video.codec).not_coded_bytes):
+            is_wrong = not 0 < missing <= _empty_chunks(track, most_bytes)
     elif containers.known(media.container).has_boxes:
         is_known = known_frames(track) == delivered.frames
         if is_known and delivered.frames > claimed:
