@@ -107,8 +107,7 @@ class DecodeOptions:
     ] = None
     """FFmpeg's filters (``-vf``) to apply first, in the file's own pixel format. Their output is scaled to `size`. They
     need an FFmpeg program, which can't do random access. If `size` isn't given in full, FFmpeg runs for one frame first
-    to learn the size that the filters make: for a pipe or a URL, of a test picture. If the video changes its size where
-    its times go back, reading raises a `DecoderError`."""
+    to learn the size that the filters make: for a pipe or a URL, of a test picture."""
     color_matrix: Annotated[
         ColorMatrix,
         CommandOption(
