@@ -438,6 +438,21 @@ def test_a_cut_ogg_file_warns(tmp_path: Path) -> None:
         list(decoder)
 
 
+@pytest.mark.filterwarnings("error::penstock.FFmpegWarning")
+def test_a_chunk_of_avi_whose_picture_is_not_coded_is_no_missing_frame(tmp_path: Path) -> None:
+    """Xvid and DivX write one for each frame that they delay."""
+    path = tmp_path / "a.avi"
+    with av.open(made("avi", tmp_path)) as source, av.open(path, "w") as file:
+        stream = file.add_stream_from_template(source.streams.video[0])
+        packets = [packet for packet in source.demux() if packet.size]
+        packets.insert(8, av.Packet(b"\0\0\1\xb6\x50\x4f"))  # ISO/IEC 14496-2, 6.2.5: vop_coded is 0
+        for number, packet in enumerate(packets):
+            packet.stream, packet.pts, packet.dts, packet.time_base = stream, number, number, stream.time_base
+            file.mux(packet)
+    with Decoder(path) as decoder:
+        assert decoder.stream.frames == len(list(decoder)) + 1 == len(packets)
+
+
 def test_avi_with_audio_may_count_one_frame_more(tmp_path: Path) -> None:
     path = tmp_path / "whole.avi"
     picture = ("-f", "lavfi", "-i", "testsrc2=size=160x120:rate=25", "-f", "lavfi", "-i", "sine")

@@ -192,8 +192,7 @@ class OpenSound:
         self.end, self.packet, self._page = SoundEnd(), None, None
         self._given = self._has_sought = False
         self.unit_samples = float((self._stream.time_base or 0) * chosen.audio.sample_rate)
-        # libav cuts FLAC in ASF into frames, and gives the first one the time of what it has read by then.
-        if (chosen.media.container, self.codec.name) == ("asf", "flac"):
+        if self.codec.name in chosen.container.mistimed:
             self.unit_samples = 0.0
 
     @property
@@ -536,9 +535,13 @@ class PlacedSound:
 
     def _mixer(self, kind: Kind, skipped: int) -> Mixer:
         try:
-            return Mixer(kind, self._form, skipped)
+            return Mixer(kind, self._form, skipped, self._layout_of(kind))
         except ValueError as error:
             raise DecoderError(f"{self._chosen.path}: the audio can't be mixed: {error}") from error
+
+    def _layout_of(self, _: Kind) -> str | None:
+        """The layout of frames that don't tell it; None if they do."""
+        return None
 
     def _begun(self, begin: int) -> tuple[int, int, Iterator[AudioFrame]]:
         """The number of the first sample of some frames, how many of these to skip, and the frames."""
@@ -565,7 +568,7 @@ class PlacedSound:
         chosen = self._chosen
         if (listed := self._listed) is None:
             may_jump = times_may_jump(chosen.media.container) and not endpoints.is_path(chosen.opened.url)
-            return chosen.container.may_be_chained or may_jump
+            return chosen.container.has_pages or may_jump
         times = listed.dts[listed.dts != NO_TIME]
         # libav may let the times of chained Ogg go on. The file's duration is that of its last part all the same.
         whole_s = (self._chosen.media.duration_s or 0.0) + _GAP_S

@@ -57,6 +57,8 @@ _CUT_OFF = "the file is truncated"
 _SEGMENT, _CLUSTER, _SIMPLE_BLOCK = b"\x18\x53\x80\x67", b"\x1f\x43\xb6\x75", b"\xa3"
 _SEGMENT_WITHIN_BYTES = 1024
 _MOST_HEAD_BYTES = 12
+# libav takes no larger packet of MPEG-4 for a picture that isn't coded (MAX_NVOP_SIZE in libavcodec/mpeg4video.h).
+_NOT_CODED_BYTES = 19
 # A page of Ogg has so many before the sizes of its parts, and at most so many in all (RFC 3533, 6).
 _PAGE_HEAD_BYTES = 27
 _MOST_PAGE_BYTES = 65_307
@@ -600,6 +602,10 @@ def _wrong_count(track: Track, delivered: Delivered) -> str | None:
         missing = claimed - delivered.frames
         most = 1 if media.audio else 0  # FFmpeg writes one more where there is sound
         is_wrong = abs(missing) > most and abs(missing - _empty_chunks(track)) > most
+        if (
+            is_wrong and video.codec == "mpeg4"
+        ):  # Xvid and DivX write a chunk that shows nothing for a delayed frame
+            is_wrong = not 0 < missing <= _empty_chunks(track, _NOT_CODED_BYTES)
     elif containers.known(media.container).has_boxes:
         is_known = known_frames(track) == delivered.frames
         if is_known and delivered.frames > claimed:
@@ -613,8 +619,8 @@ def _wrong_count(track: Track, delivered: Delivered) -> str | None:
     return f"the header says {claimed} frames, but the video has {delivered.frames}" if is_wrong else None
 
 
-def _empty_chunks(track: Track) -> int:
-    """How many chunks of an AVI file are empty by its index, and only prolong the frame before.
+def _empty_chunks(track: Track, most_bytes: int = 0) -> int:
+    """How many chunks of an AVI file are empty by its index, or that small, and only prolong the frame before.
 
     libav leaves them out, but its times count them.
     """
@@ -622,7 +628,7 @@ def _empty_chunks(track: Track) -> int:
         place = track.source, track.media.container, track.video.index
         with suppress(DecoderError, LibavError, IndexError), open_stream(*place) as (_, stream):
             entries = stream.index_entries
-            empty: int = entries[-1].timestamp + 1 - sum(one.size > 0 for one in entries)
+            empty: int = entries[-1].timestamp + 1 - sum(one.size > most_bytes for one in entries)
             return empty
     return 0
 
