@@ -151,6 +151,7 @@ class AudioDecoder(DecoderBase):
             self._audio = sound.chosen.audio if sound else chosen_audio(self._media, stream)
             self._form = _form_of(self._audio, options, rows)
             self._zero = _first_s(self._media, self._audio)
+            self._zero_place = round(self._zero * self.sample_rate)
             self._engine: SoundEngine
             if sound is not None:
                 self._engine = SoundEngine(sound, self._form, repr(self), self._part(options))
@@ -284,7 +285,7 @@ class AudioDecoder(DecoderBase):
 
     def _place(self, time_s: float) -> int:
         """How many samples come between the first one of the audio and a time."""
-        return round(exact(time_s) * self.sample_rate) - round(self._zero * self.sample_rate)
+        return round(exact(time_s) * self.sample_rate) - self._zero_place
 
     def _part(self, options: AudioDecodeOptions) -> tuple[int, int | None]:
         """The places of a part, as `SoundEngine` takes them."""

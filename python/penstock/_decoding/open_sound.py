@@ -32,7 +32,7 @@ from penstock._facts.probing import info_of, read_beginnings
 from penstock._ffmpeg.command import endpoints
 from penstock._formats import codecs, containers
 from penstock._formats.containers import Container
-from penstock.errors import DecoderError
+from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -141,6 +141,7 @@ class OpenSound:
     Attributes:
         chosen: what is read.
         warning: what is to be said of its end; None if that is nothing.
+        unit_samples: how many samples the unit of the stream's times lasts; 0 if its times are wrong.
         is_strict: whether damage is an error.
         end: what the packets that were read show of the end.
         packet: the last one with a time that was read; None before the first.
@@ -190,13 +191,9 @@ class OpenSound:
         self.codec.options = options
         self.end, self.packet, self._page = SoundEnd(), None, None
         self._given = self._has_sought = False
-
-    @property
-    def unit_samples(self) -> float:
-        """How many samples the unit of the stream's times lasts; 0 if its times are wrong."""
-        if self.codec.name in self.chosen.container.mistimed:
-            return 0.0
-        return float((self._stream.time_base or 0) * self.chosen.audio.sample_rate)
+        self.unit_samples = float((self._stream.time_base or 0) * chosen.audio.sample_rate)
+        if self.codec.name in chosen.container.mistimed:
+            self.unit_samples = 0.0
 
     @property
     def length(self) -> int | None:
@@ -482,12 +479,21 @@ class PlacedSound:
         mixer: Mixer | None = None
         held: list[AudioFrame | None] = []
         count = -skipped
-        for pause, frame in chain(self._cut(frames, at), ((0, None),)):
+        pieces = self._cut(frames, at)
+        failure: DecoderError | StalledError | None = None
+        while True:
+            pause, frame = 0, cast("AudioFrame | None", None)
+            try:
+                pause, frame = next(pieces, (0, None))
+            except (DecoderError, StalledError) as error:
+                failure = error  # what was decoded before is delivered
             if mixer is not None and (frame is None or pause or not mixer.kind.is_of(frame)):
-                for samples in mixer.push([*held, None]):
+                for samples in mixer.push([*held, None] if failure is None else held):
                     yield Placed(place, samples)
                     place += len(samples)
                 held, count, mixer = [], 0, None
+            if failure is not None:
+                raise failure
             if frame is None:
                 return
             if mixer is None:
@@ -587,7 +593,13 @@ class PlacedSound:
         if (grid := self._grid) is None:
             return None
         self._is_used = True
-        slack = 0 if self._sound.needs_only_last and grid.unit <= _EXACT else 2 * grid.step
+        is_close = grid.unit <= _EXACT and (self._sound.needs_only_last or self._sound.is_lossless)
+        slacks = (0, 2 * grid.step) if is_close else (2 * grid.step,)
+        return next(filter(None, (self._sought_before(wanted, slack, grid) for slack in slacks)), None)
+
+    def _sought_before(
+        self, wanted: int, slack: int, grid: _Grid
+    ) -> tuple[int, int, Iterator[AudioFrame]] | None:
         target = wanted - self._preroll - slack
         if not self._sound.seek(math.floor((target + grid.zero) / grid.unit)):
             return None
@@ -657,14 +669,24 @@ class _Counter:
         # How many more frames show whether their times are even.
         self._unsure: float = 0 if is_even else _FIRST_FRAMES
         self._least = math.inf  # samples in the shortest frame
+        self._due = math.nan  # when the next frame begins if there is no pause, in samples; NaN if unknown
 
     def pause_before(self, frame: AudioFrame) -> int:
         """How many samples are missing between the frame before and this one."""
-        count, self._count = self._count, self._count + frame.samples * self._own / frame.sample_rate
-        self._least = min(self._least, frame.samples)
-        if frame.pts is None:
+        pts, samples = frame.pts, frame.samples
+        if pts == self._due and samples == self._least and frame.sample_rate == self._own:
+            self._due += samples  # as for nearly all: what follows would take longer than to decode
+            self._count += samples
             return 0
-        began = frame.pts * self._unit - count
+        count, self._count, self._due = (
+            self._count,
+            self._count + samples * self._own / frame.sample_rate,
+            math.nan,
+        )
+        self._least = min(self._least, samples)
+        if pts is None:
+            return 0
+        began = pts * self._unit - count
         late = 0.0 if self._began is None else began - self._began
         self.overlap = round(min(0.0, late)) if self._unit <= _EXACT else 0
         most = self._most if self._unsure else min(self._most, max(self._least / 2, 2 * self._unit + _SLACK))
@@ -675,6 +697,7 @@ class _Counter:
         if self._began is None or late < -self._most:
             self._began = began
         if late <= most:
+            self._due = pts + samples if self._unit == 1 and not self._unsure else math.nan
             return 0
         packets = round(late / self._least)
         if abs(late - packets * self._least) <= max(self._unit, _SLACK):
