@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import re
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,10 +23,19 @@ from penstock import _native
 # is started by one that handles a signal has the signal's default.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-for _number in (signal.SIGHUP, signal.SIGQUIT):
+for _number in (getattr(signal, name) for name in ("SIGHUP", "SIGQUIT") if hasattr(signal, name)):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, lambda _number, _frame: None)
 
+
+# Modules of tests that import what only Linux' Python has.
+_ON_LINUX_ONLY = re.compile(r"^(?:import|from) (?:fcntl|pty|resource|termios)\b", re.MULTILINE)
+if sys.platform == "win32":
+    collect_ignore = [
+        str(path)
+        for path in Path(__file__).parent.glob("tests/*/test_*.py")
+        if _ON_LINUX_ONLY.search(path.read_text(encoding="utf-8"))
+    ]
 
 prefer_the_quickest()
 hypothesis.settings.register_profile("penstock", deadline=None, max_examples=100 if IS_THOROUGH else 20)
@@ -33,10 +44,12 @@ hypothesis.settings.load_profile("penstock")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What only `make test-exhaustive` runs is slow, too."""
+    """What only `make test-exhaustive` runs is slow, too. What is for Linux is skipped elsewhere, with the reason."""
     for item in items:
         if item.get_closest_marker("exhaustive"):
             item.add_marker("slow")
+        if sys.platform == "win32" and (linux := item.get_closest_marker("linux")):
+            item.add_marker(pytest.mark.skip(reason=f"for Linux: {linux.args[0]}"))
 
 
 def pytest_collection_finish() -> None:

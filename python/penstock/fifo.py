@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, final, o
 
 from penstock import _native
 from penstock._common.event_loops import ended_or_cancelled
+from penstock._platform.refusals import refuse
 from penstock.pipes import PipeReader, PipeWriter
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def create(path: StrOrBytesPath, permissions: int = 0o666) -> None:
         FileExistsError: if something exists at that path, a FIFO or not.
         OSError: if the system failed in another way.
     """
+    refuse("fifo")
     try:
         os.mkfifo(path, permissions)
     except OSError as error:
@@ -70,6 +72,7 @@ def open(
         OSError: if the system failed in another way, such as FileNotFoundError.
     """
     access = _access(mode)
+    refuse("fifo")
     fd = _native._fifo_open(os.fspath(path), access, timeout)
     return FifoReader(fd) if access == "r" else _STREAMS[access](fd)
 
@@ -93,6 +96,7 @@ def open_async(path: StrOrBytesPath, mode: FifoMode = "r") -> FifoTicket[Any]:
         OSError: if the system failed in another way, such as FileNotFoundError.
     """
     access = _access(mode)
+    refuse("fifo")
     return FifoTicket(_native._fifo_open_async(os.fspath(path), access), access)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -29,7 +30,7 @@ UNREHEARSED = with_knobs(EncoderSettings(), rehearse=False)
 """Settings for encoders whose FFmpeg is to fail while it runs."""
 
 
-MODES = ["auto", "write", "staged", "zero-copy"]
+MODES = ["auto", "write"] if sys.platform == "win32" else ["auto", "write", "staged", "zero-copy"]
 
 
 PATIENCE_S = 60.0

@@ -138,8 +138,13 @@ def system_calls(code: str) -> list[list[str]]:
 
 
 def processes() -> set[int]:
-    """All that run on this machine, as far as we see them."""
-    return {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()}
+    """All that run on this machine, as far as we see them: on Windows, none."""
+    folder = Path("/proc")
+    return (
+        {int(entry.name) for entry in folder.iterdir() if entry.name.isdecimal()}
+        if os.name == "posix"
+        else set()
+    )
 
 
 def started(others: Container[int] = ()) -> dict[int, bytes]:

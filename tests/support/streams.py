@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import random
 import socket
 import subprocess
-import sys
 import tempfile
-import termios
 import threading
 from collections.abc import Iterator
 from typing import IO
 
+from penstock._platform import descriptors
 from support.cases import PATIENCE_S
 
 PIPE_BYTES = 64 << 10
@@ -108,10 +106,9 @@ def tcp_pair() -> tuple[socket.socket, socket.socket]:
 
 def capacity_bytes(fd: int) -> int:
     """The size of a pipe."""
-    return fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ)
+    return descriptors.pipe_capacity(fd)
 
 
 def unread_bytes(fd: int) -> int:
     """What is in a pipe."""
-    answer = fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4)
-    return int.from_bytes(answer, sys.byteorder)
+    return descriptors.unread_bytes(fd)

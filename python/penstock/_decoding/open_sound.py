@@ -193,11 +193,8 @@ class OpenSound:
 
     @property
     def unit_samples(self) -> float:
-        """How many samples the unit of the stream's times lasts; 0 if its times are wrong.
-
-        They are for FLAC in ASF: libav cuts it into frames, ten of which it has read before it gives the first.
-        """
-        if (self.chosen.media.container, self.codec.name) == ("asf", "flac"):
+        """How many samples the unit of the stream's times lasts; 0 if its times are wrong."""
+        if self.codec.name in self.chosen.container.mistimed:
             return 0.0
         return float((self._stream.time_base or 0) * self.chosen.audio.sample_rate)
 
@@ -532,9 +529,13 @@ class PlacedSound:
 
     def _mixer(self, kind: Kind, skipped: int) -> Mixer:
         try:
-            return Mixer(kind, self._form, skipped)
+            return Mixer(kind, self._form, skipped, self._layout_of(kind))
         except ValueError as error:
             raise DecoderError(f"{self._chosen.path}: the audio can't be mixed: {error}") from error
+
+    def _layout_of(self, _: Kind) -> str | None:
+        """The layout of frames that don't tell it; None if they do."""
+        return None
 
     def _begun(self, begin: int) -> tuple[int, int, Iterator[AudioFrame]]:
         """The number of the first sample of some frames, how many of these to skip, and the frames."""
@@ -561,7 +562,7 @@ class PlacedSound:
         chosen = self._chosen
         if (listed := self._listed) is None:
             may_jump = times_may_jump(chosen.media.container) and not endpoints.is_path(chosen.opened.url)
-            return chosen.container.may_be_chained or may_jump
+            return chosen.container.has_pages or may_jump
         times = listed.dts[listed.dts != NO_TIME]
         # libav may let the times of chained Ogg go on. The file's duration is that of its last part all the same.
         whole_s = (self._chosen.media.duration_s or 0.0) + _GAP_S

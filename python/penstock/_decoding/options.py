@@ -35,8 +35,8 @@ SampleType = Literal["uint8", "int16", "int32", "float32", "float64"]
 class DecodeOptions:
     """The arguments of a `Decoder`, by the same names.
 
-    ``make fmt`` writes the signature and the ``Args:`` of `Decoder` from this list, and `DecoderOptions`. Commands have
-    the options.
+    ``make fmt`` writes the parameters and the ``Args:`` of `Decoder` from these fields, and `DecoderOptions`. The
+    command line has each `CommandOption`.
     """
 
     fps: Annotated[
@@ -107,8 +107,7 @@ class DecodeOptions:
     ] = None
     """FFmpeg's filters (``-vf``) to apply first, in the file's own pixel format. Their output is scaled to `size`. They
     need an FFmpeg program, which can't do random access. If `size` isn't given in full, FFmpeg runs for one frame first
-    to learn the size that the filters make: for a pipe or a URL, of a test picture. If the video changes its size where
-    its times go back, reading raises a `DecoderError`."""
+    to learn the size that the filters make: for a pipe or a URL, of a test picture."""
     color_matrix: Annotated[
         ColorMatrix,
         CommandOption(
@@ -197,7 +196,7 @@ class DecodeOptions:
     """"float32" or "float16", for samples as floats, which are computed from those of `pixel_format`."""
     value_range: tuple[float, float] | None = None
     """the floats that stand for the smallest and the largest sample, such as ``(0.0, 1.0)``. dtype and value_range
-    belong together."""
+    belong together. Each value is computed in float64, and rounded once."""
     settings: Annotated[
         DecoderSettings,
         CommandOption("--ffmpeg PATH", "The FFmpeg to run. The default is the one on PATH."),

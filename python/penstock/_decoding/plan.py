@@ -18,7 +18,7 @@ from penstock._common.messages import argument
 from penstock._decoding.framing import Delivery, Framing, chroma_steps
 from penstock._decoding.options import DecodeOptions
 from penstock._decoding.planes import blank_rows
-from penstock._decoding.program_frames import Steps
+from penstock._decoding.program_frames import writing_arguments
 from penstock._decoding.session import OTHER_SIZE
 from penstock._facts.info import MediaInfo, Track, VideoInfo
 from penstock._facts.opening import has_no_times
@@ -133,7 +133,7 @@ class DecodePlan:
     def arguments(self) -> list[str]:
         """FFmpeg's arguments."""
         reading, trim = self._reading()
-        count, steps = self.options.count, Steps(self.track.video.time_base)
+        count, time_base = self.options.count, self.track.video.time_base
         # FFmpeg's `scale` takes other sizes and formats as they come, and needs not begin again for them.
         is_scaled = not (self.rotation_filters or self.options.filters) and self.filters[0].startswith(
             "scale="
@@ -141,10 +141,12 @@ class DecodePlan:
         return [
             *(("-reinit_filter", "0") if is_scaled else ()),
             *reading,
-            *("-filter:v", ",".join([*trim, *self.rotation_filters, *self.filters, *steps.filters()])),
+            *("-filter:v", ",".join([*trim, *self.rotation_filters, *self.filters, f"settb={time_base}"])),
             *("-pix_fmt", self.ffmpeg_format),
             *(() if count is None else ("-frames:v", str(count))),
-            *steps.output_arguments(),
+            # No frame is dropped and none repeated, whatever their times.
+            *("-fps_mode", "passthrough", "-enc_time_base", f"{time_base.numerator}/{time_base.denominator}"),
+            *writing_arguments(time_base.numerator, "-c:v", "rawvideo"),
         ]
 
     def beginning_arguments(self, *, before_start: bool) -> list[str]:

@@ -35,7 +35,6 @@ class SoundEngine(Turns[npt.NDArray[Any]]):
     """
 
     late = "libav decoded no audio"
-    pid = policy = None
 
     def __init__(self, opened: OpenSound, form: SampleForm, title: str, part: tuple[int, int | None]) -> None:
         self._is_file = endpoints.is_path(opened.chosen.opened.url)

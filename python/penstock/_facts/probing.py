@@ -28,6 +28,7 @@ from penstock._facts.info import RANGES, AudioInfo, Chapter, MediaInfo, Subtitle
 from penstock._facts.isolation import Isolation
 from penstock._facts.opening import (
     EXACT_CROP,
+    are_found,
     decode,
     demux,
     has_no_times,
@@ -167,15 +168,19 @@ def _read(source: Source, *, follow_playlists: bool) -> MediaInfo:
     return _read_by_libav(source, follow_playlists=follow_playlists)
 
 
-def _read_by_libav(source: Source, *, follow_playlists: bool) -> MediaInfo:
+def _read_by_libav(source: Source, *, follow_playlists: bool, decodes_first: bool = True) -> MediaInfo:
     with open_media(
         source.url,
         single_pass=source.single_pass,
         path=source.path,
         follow_playlists=follow_playlists,
         decryption=source.decryption,
+        decodes_first=decodes_first,
     ) as media:
-        return info_of(source, media, read_beginnings(media)[0])
+        beginnings = read_beginnings(media)[0]
+        if are_found(media) or all(beginnings[one.index].frame for one in _videos(media)):
+            return info_of(source, media, beginnings)
+    return _read_by_libav(source, follow_playlists=follow_playlists, decodes_first=False)
 
 
 def info_of(source: Source, media: InputContainer, first: Mapping[int, Beginning]) -> MediaInfo:
@@ -669,7 +674,9 @@ def _side_data(frame: VideoFrame | None) -> dict[str, bytes]:
     try:
         # Not frame.side_data, which the frame keeps: as they refer to each other, only the garbage collector would free
         # the frame's memory.
-        return {one.type.name: bytes(one) for one in SideDataContainer(frame)}  # type: ignore[call-arg]
+        found = SideDataContainer(frame)  # type: ignore[call-arg]
+        # By number: PyAV 18 iterates over the values, and PyAV 19 over their kinds.
+        return {one.type.name: bytes(one) for one in map(found.__getitem__, range(len(found)))}
     except ValueError:  # PyAV 18 raises for kinds that it does not know, such as the EXIF data of a TIFF
         return {}
 

@@ -1,12 +1,9 @@
 """One record for each codec of which something is known that libav doesn't tell."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Codec:
+class Codec(NamedTuple):
     """What is known of a codec."""
 
     # Each packet holds one frame that is shown, or one of its two fields. libav tells that of codecs whose frames

@@ -27,6 +27,7 @@ from penstock._facts.probing import probe
 from penstock._ffmpeg.command.arguments import checked_size, frame_rate
 from penstock._ffmpeg.command.settings import check_choice
 from penstock._native import _count
+from penstock._platform.refusals import refuse
 from penstock.rendering import planning
 from penstock.rendering.code import Code
 from penstock.rendering.engines.executor import Engine, check_executor
@@ -357,6 +358,7 @@ def _engine(
             )
         count = _workers(workers)
         return count, lambda planned: Processes(planned, count)
+    refuse("Ray")
     from penstock.rendering.engines.ray import RayTasks, check_options, room
 
     check_options(ray or {})

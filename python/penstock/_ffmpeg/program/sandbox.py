@@ -14,6 +14,7 @@ from pathlib import Path
 
 from penstock import _native
 from penstock._platform import descriptors
+from penstock._platform.refusals import refuse
 
 # The programs and libraries of the system, and what the dynamic loader reads. The last one tells glibc's malloc
 # whether there are huge pages. /usr as a whole may hold the host's own files.
@@ -129,6 +130,7 @@ class SandboxedFile:
 
         A caller's descriptor is opened again by its path in /proc, because it may be open for writing, too.
         """
+        refuse("isolated=True")
         opened = os.open(
             path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
         )  # which does not wait for a FIFO's writer
