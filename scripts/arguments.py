@@ -14,6 +14,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "python" / "penstock"
@@ -58,23 +59,22 @@ def class_of(tree: ast.Module, name: str) -> ast.ClassDef:
     return next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
 
 
-def declared(declaration: ast.ClassDef) -> Iterator[Argument]:
-    """The arguments: the fields that have a sentence."""
-    for field, below in zip(declaration.body, declaration.body[1:], strict=False):
+def declared(source: str, declaration: str) -> Iterator[Argument]:
+    """The arguments that a class of the source declares: its fields that have a sentence."""
+    body = class_of(ast.parse(source), declaration).body
+    for field, below in pairwise(body):
         if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
             kind = field.annotation
             if isinstance(kind, ast.Subscript) and ast.unparse(kind.value) == "Annotated":
                 assert isinstance(kind.slice, ast.Tuple)
                 kind = kind.slice.elts[0]
-            assert isinstance(below.value, ast.Constant)
-            assert isinstance(field.target, ast.Name)
-            default = None if field.value is None else source_of(field.value)
-            yield Argument(field.target.id, source_of(kind), default, below.value.value)
-
-
-def source_of(node: ast.expr) -> str:
-    """The node as ruff formats it: with double quotes."""
-    return ast.unparse(node).replace("'", '"')
+            default = None if field.value is None else ast.get_source_segment(source, field.value)
+            yield Argument(
+                name=ast.unparse(field.target),
+                type=ast.get_source_segment(source, kind) or "",
+                default=default,
+                sentence=ast.literal_eval(below.value),
+            )
 
 
 def constructor(cls: ast.ClassDef, arguments: Sequence[Argument], declaration: str) -> Iterator[Section]:
@@ -121,9 +121,8 @@ def pages(package: Path) -> Iterator[tuple[Path, str]]:
     """Each file with sections, and what it should be."""
     for declaring, declaration, calling, called, options in LISTS:
         path = package / declaring
-        tree = ast.parse(source := path.read_text())
-        arguments = list(declared(class_of(tree, declaration)))
-        yield path, written(source, [typed(class_of(tree, options), arguments)])
+        arguments = list(declared(source := path.read_text(), declaration))
+        yield path, written(source, [typed(class_of(ast.parse(source), options), arguments)])
         path = package / calling
         cls = class_of(ast.parse(source := path.read_text()), called)
         sections = [*constructor(cls, arguments, declaration), described(cls, source.splitlines(), arguments)]

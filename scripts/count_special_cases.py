@@ -48,7 +48,7 @@ VERSION = re.compile(r"\b(FFmpeg|PyAV|libav\w*)('s)?( before| from| up to| since
 
 def names_a_format(literal: str) -> bool:
     """Whether a literal is a name of a container, codec or pixel format, its ending, or alternatives that all are."""
-    if not literal or len(literal) > 200 or re.search(r"\s", literal):
+    if not literal or len(literal) > 200 or re.search(r"\s|^\(\w+\)$", literal):  # "(null)" is what C prints
         return False
     words = [REGEX_DECORATION.sub("", REGEX_SET.sub(r"\1", word)) for word in literal.split("|")]
     return all(

@@ -327,6 +327,24 @@ def test_filters_keep_the_times_of_frames_whose_times_are_made_up(
     assert frames == ends(path)[0][first:]
 
 
+@pytest.mark.parametrize("every", [1, 2])
+def test_frames_of_mpeg_2_that_are_shown_again_last_longer(tmp_path: Path, every: int) -> None:
+    path = made(tmp_path / "a.m2v", "-c:v", "mpeg2video", "-pix_fmt", "yuv420p", source="testsrc=r=30:d=0.8")
+    stream = bytearray(path.read_bytes())
+    extensions = [one.start() for one in re.finditer(b"\0\0\1\xb5[\x80-\x8f]", stream)]
+    assert len(extensions) == 24
+    for at in extensions[::every]:
+        stream[at + 7] |= 0b10  # repeat_first_field (H.262, 6.2.3.1)
+    path.write_bytes(stream)
+    durations = np.resize([2, 1][:every], 24)
+    times = [int(count) / 30 for count in np.cumsum(durations) - durations]
+    assert check(path, 24) == pytest.approx(times)
+    with Decoder(path, filters="null") as decoder:
+        assert [frame.time_s for frame in decoder] == pytest.approx(times)
+        rate = decoder.stream.frame_rate
+    assert (rate, decoder.stream.is_variable_frame_rate) == (30 / np.mean(durations), every > 1)
+
+
 @pytest.mark.parametrize("options", [{}, {"start": 0.31}])
 def test_filters_keep_the_pauses_of_frames_that_are_not_reordered(
     tmp_path: Path, options: dict[str, Any]

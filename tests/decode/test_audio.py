@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -261,6 +260,19 @@ def test_a_sound_in_ogg_is_as_long_as_asked_and_begins_beside_its_picture(
         assert len(audio.read_all()) == RATE
 
 
+def test_damage_behind_a_part_is_no_error_of_a_program(tmp_path: Path) -> None:
+    path = tmp_path / "a.m4a"
+    ffmpeg("-f", "lavfi", "-i", "sine=d=3", "-c:a", "aac", path)
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 400] = bytes(byte ^ 0x55 for byte in data[middle : middle + 400])
+    path.write_bytes(data)
+    with AudioDecoder(path, settings=BY_PROGRAM) as audio, pytest.raises(DecoderError):
+        audio.read_all()
+    with AudioDecoder(path, duration=0.5, settings=BY_PROGRAM) as audio:
+        assert audio.read_all().shape == (22_050, 1)
+
+
 @pytest.mark.parametrize("ending", ["mp3", "opus"])
 def test_the_seam_of_joined_sounds_has_advice(tmp_path: Path, ending: str) -> None:
     """A second header is damage to some versions of FFmpeg, and not to others."""
@@ -468,34 +480,9 @@ def test_blocks_follow_without_a_gap_and_the_last_may_be_shorter(folder: Path, s
     assert np.array_equal(np.concatenate(blocks), full[:samples])
 
 
-class SlowRest:
-    """A reader whose `take_rest` two threads call at once, if they can, and where the one that gets nothing is late."""
-
-    def __init__(self, reader: object) -> None:
-        self._reader = reader
-        self._both = threading.Barrier(2)
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._reader, name)
-
-    def take_rest(self) -> object:
-        with suppress(threading.BrokenBarrierError):
-            self._both.wait(0.5)
-        rest = self._reader.take_rest()  # type: ignore[attr-defined]
-        if rest is None:
-            time.sleep(0.1)
-        return rest
-
-    def close(self) -> None:
-        time.sleep(0.5)  # the end comes after both have noted what they got
-        self._reader.close()  # type: ignore[attr-defined]
-
-
 def test_two_threads_at_the_end_get_the_last_block() -> None:
     expected = raw(clip("audio_only"), 2)[:3500]
     with AudioDecoder(clip("audio_only"), duration=3500 / 44_100, settings=BY_PROGRAM) as audio:
-        session = audio._engine._run.session  # type: ignore[union-attr]
-        session.reader = SlowRest(session.reader)  # type: ignore[assignment]
         blocks: list[np.ndarray] = []
         threads = [threading.Thread(target=lambda: blocks.extend(audio)) for _ in range(2)]
         for thread in threads:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 from support.cases import a_few, ffmpegs
@@ -362,12 +363,12 @@ def test_a_matrix_of_another_shape_is_refused(matrix: Any, options: dict[str, An
 
 @pytest.fixture
 def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A signal comes while the second block is decoded."""
+    """A signal comes while the first block is decoded."""
     blocks = PlacedSound.blocks
 
     def with_signal(self: PlacedSound, begin: int) -> Iterator[Any]:
         for number, block in enumerate(blocks(self, begin)):
-            if number == 1 and not begin:
+            if number == 0 and not begin:
                 signal.raise_signal(signal.SIGUSR1)
             yield block
 
@@ -456,6 +457,23 @@ def test_damage_raises_no_error_of_pyav(name: str, folder: Path, tmp_path: Path)
                     audio.read_all()
             except DecoderError:
                 pass
+
+
+@pytest.mark.parametrize("options", [{}, {"channels": 1}, {"sample_rate": 22_050}], ids=str)
+def test_all_audio_before_damage_is_delivered(options: dict[str, Any], folder: Path, tmp_path: Path) -> None:
+    path = made(folder, "a.flac")
+    samples, rate = whole(path, **options)
+    with av.open(path) as file:
+        [*packets] = file.demux()
+    damaged = bytearray(path.read_bytes())
+    damaged[(packets[30].pos or 0) + 500] ^= 0xFF
+    (tmp_path / "damaged.flac").write_bytes(damaged)
+    got = []
+    with AudioDecoder(tmp_path / "damaged.flac", **options) as audio, pytest.raises(DecoderError):
+        got.extend(audio)
+    joined = np.concatenate(got)
+    assert len(joined) == pytest.approx((packets[30].pts or 0) * rate / RATE, abs=32)
+    assert np.array_equal(joined, samples[: len(joined)])
 
 
 def test_the_audio_of_a_decoder_begins_with_its_first_frame() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import struct
 import subprocess
 import sysconfig
 import warnings
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -436,6 +438,36 @@ def test_a_cut_ogg_file_warns(tmp_path: Path) -> None:
     with warnings.catch_warnings(), Decoder(tmp_path / "a.ogg") as decoder:
         warnings.simplefilter("error")
         list(decoder)
+
+
+@pytest.mark.parametrize("options", [{}, {"filters": "null"}])
+def test_a_flv_file_of_the_stated_bytes_is_whole_whatever_its_length_in_seconds(
+    folder: Path, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """GStreamer counts that length from before the first frame if a stream begins late."""
+    data, path = bytearray(made("flv", folder).read_bytes()), tmp_path / "late.flv"
+    at = data.index(b"duration\0") + 9
+    data[at : at + 8] = struct.pack(">d", 60)
+    path.write_bytes(data)
+    assert count(path, **options) == FRAMES
+    path.write_bytes(data[: len(data) * 2 // 3])
+    with pytest.raises(DecoderError):
+        count(path, **options)
+
+
+@pytest.mark.filterwarnings("error::penstock.FFmpegWarning")
+def test_a_chunk_of_avi_whose_picture_is_not_coded_is_no_missing_frame(tmp_path: Path) -> None:
+    """Xvid and DivX write one for each frame that they delay."""
+    path = tmp_path / "a.avi"
+    with av.open(made("avi", tmp_path)) as source, av.open(path, "w") as file:
+        stream = file.add_stream_from_template(source.streams.video[0])
+        packets = [packet for packet in source.demux() if packet.size]
+        packets.insert(8, av.Packet(b"\0\0\1\xb6\x50\x4f"))  # ISO/IEC 14496-2, 6.2.5: vop_coded is 0
+        for number, packet in enumerate(packets):
+            packet.stream, packet.pts, packet.dts, packet.time_base = stream, number, number, stream.time_base
+            file.mux(packet)
+    with Decoder(path) as decoder:
+        assert decoder.stream.frames == len(list(decoder)) + 1 == len(packets)
 
 
 def test_avi_with_audio_may_count_one_frame_more(tmp_path: Path) -> None:

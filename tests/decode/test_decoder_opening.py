@@ -16,7 +16,8 @@ from support.media import nothing_is_left as nothing_is_left
 from support.processes import script
 
 from penstock import Decoder, DecoderError, Encoder, FFmpegWarning, probe
-from penstock._facts.opening import open_media
+from penstock._facts import opening
+from penstock._facts.opening import are_found, open_media
 from penstock.video import DecoderSettings, EncoderSettings, find_ffmpeg
 
 
@@ -88,33 +89,46 @@ def test_facts_stay_those_of_the_opened_file_after_its_name_is_reused(tmp_path: 
 )
 @pytest.mark.parametrize("without", [b"", b"pasp", b"colr"])
 def test_facts_are_the_same_if_libav_decodes_no_frame_for_them(
-    tmp_path: Path, options: tuple[str, ...], without: bytes
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], without: bytes
 ) -> None:
     path = tmp_path / "clip.mp4"
     ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:d=1", *options, "-c:v", "libx264", path)
     path.write_bytes(path.read_bytes().replace(without or b"pasp", b"free" if without else b"pasp"))
-    told = probe(path)
     with open_media(f"file:{path}", decodes_first=True) as media:
-        has_decoded = media.streams.video[0].codec_context.sample_aspect_ratio is not None
-        assert media.streams.video[0].codec_context.has_b_frames and not has_decoded
+        assert not are_found(media)
+    frames = _frames_of(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(opening, "_is_avc_in_order", lambda _: False)
+        told = probe(path)
+        assert _frames_of(path) == frames
     with Decoder(path) as decoder:
-        assert decoder.file == told
+        assert decoder.file == told == probe(path)
 
 
-@pytest.mark.parametrize("name", ["fragmented", "h265", "h264_ts"])
-def test_facts_are_the_same_of_files_that_libav_must_decode_for_them(name: str) -> None:
-    with Decoder(clip(name)) as decoder:
-        assert decoder.file == probe(clip(name))
+def _frames_of(path: Path) -> list[tuple[float | None, bytes]]:
+    with Decoder(path, pixel_format="source") as decoder, Decoder(path, start=0.4) as part:
+        return [(frame.time_s, frame.data.tobytes()) for frame in (*decoder, *decoder[::7], *part)]
 
 
-def test_facts_are_the_same_if_the_first_frame_is_damaged(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["fragmented", "h265", "h264_ts", "video_and_cover", "h264_mkv"])
+def test_libav_decodes_frames_for_facts_where_the_header_may_lack_some(name: str) -> None:
+    with open_media(f"file:{clip(name)}", decodes_first=True) as media:
+        assert are_found(media)
+
+
+def test_facts_are_the_same_if_the_first_frame_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "clip.mp4"
     data = bytearray(clip("h264").read_bytes())
     at = data.index(b"mdat") + 900
     data[at : at + 300] = bytes(300)
     path.write_bytes(data)
+    with monkeypatch.context() as patch:
+        patch.setattr(opening, "_is_avc_in_order", lambda _: False)
+        told = probe(path)
     with Decoder(path) as decoder:
-        assert decoder.file == probe(path) and decoder.pixel_format == "rgb24"
+        assert decoder.file == told == probe(path)
         with pytest.raises(DecoderError):
             decoder.read()
 

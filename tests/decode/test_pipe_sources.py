@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,12 @@ def _write_slowly(descriptor: int, data: bytes) -> None:
             time.sleep(0.01)
 
 
+def _write_all(descriptor: int, data: bytes) -> None:
+    with suppress(BrokenPipeError), open(descriptor, "wb", 0) as file:
+        for at in range(0, len(data), 20_000):
+            file.write(data[at : at + 20_000])
+
+
 def test_a_decoder_waits_for_the_bytes_of_a_non_blocking_pipe(
     recording: bytes, pair: tuple[int, int]
 ) -> None:
@@ -58,6 +65,18 @@ def test_a_decoder_waits_for_the_bytes_of_a_non_blocking_pipe(
     thread = _later(lambda: _write_slowly(writer, recording))
     with Decoder(reader) as decoder:
         assert len([*decoder]) == 25
+    thread.join()
+
+
+def test_a_pipe_with_mp4_says_that_its_index_is_at_the_end(tmp_path: Path, pair: tuple[int, int]) -> None:
+    path = tmp_path / "a.mp4"
+    noise = "color=s=320x240:r=25:d=1,noise=alls=100:allf=t"
+    media.ffmpeg("-f", "lavfi", "-i", noise, "-c:v", "mpeg4", "-q:v", "2", path)
+    reader, writer = pair
+    thread = _later(lambda: _write_all(writer, path.read_bytes()))
+    with pytest.raises(DecoderError, match="faststart"):
+        Decoder(reader)
+    os.close(reader)
     thread.join()
 
 

@@ -74,6 +74,12 @@ def test_times_that_the_container_cannot_hold_warn(tmp_path: Path, varying: Path
     assert any("0.300 s" in one for one in missed)
 
 
+@pytest.mark.parametrize("name", [5, ["mp4"]])
+def test_container_that_is_no_name_is_refused(tmp_path: Path, varying: Path, name: Any) -> None:
+    with pytest.raises(ValueError, match="name of a container"):
+        Encoder.like(probe(varying), tmp_path / "v.mp4", options={"f": name})
+
+
 def test_frame_rate_is_kept_if_the_container_has_no_times(tmp_path: Path) -> None:
     source = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=30000/1001:duration=0.5")
     changed(source, tmp_path / "a.avi")
@@ -93,6 +99,11 @@ def test_a_constant_rate_stays_constant(tmp_path: Path, suffix: str) -> None:
     changed(source, tmp_path / "b.mp4")
     video = probe(tmp_path / "b.mp4").video[0]
     assert (video.frame_rate, video.duration_s, video.is_variable_frame_rate) == (25, 1, False)
+
+
+def test_unknown_argument_names_the_one_that_was_meant(tmp_path: Path, varying: Path) -> None:
+    with Decoder(varying) as frames, pytest.raises(TypeError, match="'crf'"):
+        Encoder.like(frames, tmp_path / "a.mp4", crff=20)  # type: ignore[call-arg]
 
 
 def test_skipped_frame_raises_instead_of_moving_later_frames(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_subsampling_matches_the_format(shared: tuple[int, int], pixel_formats: 
 
 def test_rgb_and_gray_formats_are_recognized() -> None:
     assert all(map(is_rgb, ("rgb24", "bgr0", "gbrp10le", "argb", "pal8", "x2rgb10le", "rgb565le")))
-    assert all(map(is_gray, ("gray", "gray10le", "ya8", "monow")))
+    assert all(map(is_gray, ("gray", "gray10le", "ya8", "yaf16le", "yaf32be", "monow")))
     assert not any(
         is_rgb(name) or is_gray(name) for name in ("yuv420p", "nv12", "uyvy422", "p010le", "yuva444p")
     )

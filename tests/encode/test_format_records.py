@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,7 @@ def black(index: int, time_s: float, view: object) -> None:
 
 def planned(path: Path, ffmpeg: str, **arguments: object) -> EncodePlan:
     settings = EncoderSettings(ffmpeg=ffmpeg)
-    return plan(replace(Request.of(path, {"fps": None, "settings": settings, **arguments})), SIZE)
+    return plan(Request.of(path, {"fps": None, "settings": settings, **arguments}), SIZE)
 
 
 def test_a_record_is_all_that_a_container_needs(
@@ -43,7 +42,7 @@ def test_a_record_is_all_that_a_container_needs(
     with pytest.raises(ValueError, match="container"):
         render_plan(black, path, frames=4, fps=30, size=SIZE)
 
-    record = replace(containers.known("mp4"), endings=(), listed=("libx264",), slow_fps=20)
+    record = containers.known("mp4")._replace(endings=(), listed=("libx264",), slow_fps=20)
     monkeypatch.setitem(containers._CONTAINERS, "3g2", record)
     assert is_listed(planned(path, ffmpeg, codec="libx264"))
     assert planned(path, ffmpeg, crash_safe=True).options["frag_duration"]

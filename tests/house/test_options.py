@@ -93,30 +93,37 @@ def test_mypy_says_what_is_wrong_in_a_users_call(tmp_path: Path) -> None:
 def test_an_option_is_declared_in_one_file(tmp_path: Path) -> None:
     package = tmp_path / "penstock"
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    path = package / "_encoding" / "request.py"
     declared = (
         '    dummy: Annotated[int, CommandOption("--dummy N", "A dummy.", least=1)] = 1\n    """a dummy."""\n'
     )
-    before, field, after = path.read_text().partition("    crf: Annotated[")
-    path.write_text(before + declared + field + after)
+    for path, field in (
+        (package / "_encoding/request.py", "crf"),
+        (package / "_decoding/options.py", "count"),
+    ):
+        before, line, after = path.read_text().partition(f"    {field}: Annotated[")
+        path.write_text(before + declared + line + after)
     arguments.main(package, check=False)
     files = {one.relative_to(package) for one in package.rglob("*.py")}
-    changed = {one for one in files if (package / one).read_text() != (PACKAGE / one).read_text()}
-    assert {one.name for one in changed} == {"request.py", "encoder.py"}  # and the latter by the script alone
+    changed = {one.name for one in files if (package / one).read_text() != (PACKAGE / one).read_text()}
+    by_hand, by_the_script = {"request.py", "options.py"}, {"encoder.py", "decoder.py"}
+    assert changed == by_hand | by_the_script
     ask = """
 import inspect, penstock
 from click.testing import CliRunner
+from penstock._decoding.options import DecoderOptions
 from penstock._encoding.request import EncoderOptions
 from penstock.cli import penstock_command
-parameter = inspect.signature(penstock.Encoder).parameters["dummy"]
-assert (parameter.kind.name, parameter.default, parameter.annotation) == ("KEYWORD_ONLY", 1, "int")
-assert "dummy: a dummy.\\n" in inspect.getdoc(penstock.Encoder)
-assert "dummy" in EncoderOptions.__annotations__
-for command in ("encode", "convert", "render"):
+for made, options in ((penstock.Encoder, EncoderOptions), (penstock.Decoder, DecoderOptions)):
+    parameter = inspect.signature(made).parameters["dummy"]
+    assert (parameter.kind.name, parameter.default, parameter.annotation) == ("KEYWORD_ONLY", 1, "int")
+    assert "dummy: a dummy.\\n" in inspect.getdoc(made)
+    assert "dummy" in options.__annotations__
+for command in ("encode", "decode", "render"):
     assert "--dummy N" in CliRunner().invoke(penstock_command, [command, "--help"]).output
 with penstock.Encoder("out.mp4", fps=30, size=(64, 64), dummy=3) as encoder:
     assert encoder._plan.request.dummy == 3
     encoder.write(bytes(64 * 64 * 3))
+assert penstock.Decoder("out.mp4", dummy=3)._options.dummy == 3
 """
     own = os.environ | {"PYTHONPATH": str(tmp_path)}
     subprocess.run([sys.executable, "-c", ask], env=own, cwd=tmp_path, check=True)

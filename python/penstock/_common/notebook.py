@@ -7,8 +7,6 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock._formats import codecs, containers, images
-
 # A larger video is not shown: notebooks keep what they show, as text.
 _MOST_BYTES = 8_000_000
 
@@ -48,6 +46,8 @@ def player(path: str) -> str:
     """HTML that plays the file; empty if browsers cannot, or if it is missing or larger than `_MOST_BYTES`."""
     from base64 import b64encode
 
+    from penstock._formats import containers, images
+
     file, suffix = Path(path), Path(path).suffix.lower()
     try:
         if not file.is_file() or file.stat().st_size > _MOST_BYTES:
@@ -66,6 +66,8 @@ def player(path: str) -> str:
 def _is_played(path: str, container: str) -> bool:
     """Whether browsers know the video in a file of that container, and in no other, which may lead to more files."""
     import av
+
+    from penstock._formats import codecs
 
     try:
         with av.open(f"file:{path}", format=container) as media:

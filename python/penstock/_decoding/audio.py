@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from numbers import Real
@@ -18,9 +17,9 @@ from penstock._common.keywords import explains
 from penstock._common.messages import argument
 from penstock._decoding.engines import reasons_for_program
 from penstock._decoding.mixing import SampleForm, layout_of, matrix_of
-from penstock._decoding.open_sound import OpenSound, chosen_audio, open_once
+from penstock._decoding.open_sound import OpenSound, SoundInput, chosen_audio, open_once
 from penstock._decoding.options import AudioDecodeOptions, SampleType
-from penstock._decoding.program_sound import ProgramInput, ProgramSound
+from penstock._decoding.program_sound import ProgramSound, SoundRun
 from penstock._decoding.session import DecoderBase
 from penstock._decoding.sound_engine import SoundEngine
 from penstock._facts.info import AudioInfo, MediaInfo, exact_zero
@@ -54,7 +53,8 @@ class AudioDecoder(DecoderBase):
     **Engine.** libav (PyAV) decodes regular files, bytes and URLs in this process, without an FFmpeg program. It opens
     a URL once, and has the time limits of `Decoder`. An FFmpeg program, which the first read starts, reads pipes,
     FIFOs, and URLs whose protocol libav lacks. It also reads files if you pass `input_options`, `follow_playlists`, or
-    `settings` with a program or a thread policy. `engine` reports which of the two reads, and why.
+    `settings` with a program or a thread policy. The program only decodes: libav mixes and resamples what it writes.
+    `engine` reports which of the two reads, and why.
 
     **Samples.** Floating-point samples are between -1 and 1, or beyond if the audio itself is louder than full scale.
     Blocks follow each other without a gap: if the file has no packets for some time, the gap is left out.
@@ -96,6 +96,7 @@ class AudioDecoder(DecoderBase):
         ValueError: if an argument is impossible, or `matrix` has another number of columns than the audio has channels.
     """
 
+    # `make fmt` writes the arguments here, and those in Args above, from `AudioDecodeOptions`.
     @explains(
         "the others by their names, such as sample_rate=16_000",
         num_channels="channels=1",
@@ -150,23 +151,26 @@ class AudioDecoder(DecoderBase):
             self._audio = sound.chosen.audio if sound else chosen_audio(self._media, stream)
             self._form = _form_of(self._audio, options, rows)
             self._zero = _first_s(self._media, self._audio)
-            self._engine: SoundEngine | ProgramSound
+            self._zero_place = round(self._zero * self.sample_rate)
+            self._engine: SoundEngine
             if sound is not None:
                 self._engine = SoundEngine(sound, self._form, repr(self), self._part(options))
                 return
-            if end is not None:
-                begins_s = max(0.0, float(self._zero)) if start is None else start
-                options = replace(options, end=None, duration=end - begins_s)
-            chosen = ProgramInput(
-                program=find_decoding_ffmpeg(settings.ffmpeg),
-                reason=reason or f"libav lacks the protocol {self._opened.path.partition('://')[0]}",
-                opened=self._opened,
-                media=self._media,
-                audio=self._audio,
-                is_strict=not conceal_errors,
-                options=options,
+            begins_s = max(0.0, float(self._zero)) if start is None else start
+            chosen = SoundInput(
+                self._opened, self._media, self._audio, not conceal_errors, settings.threads, None
             )
-            self._engine = ProgramSound(chosen, self._form, repr(self))
+            run = SoundRun(
+                find_decoding_ffmpeg(settings.ffmpeg),
+                chosen,
+                options,
+                end if duration is None else begins_s + duration,
+                repr(self),
+            )
+            reason = reason or f"libav lacks the protocol {self._opened.path.partition('://')[0]}"
+            self._engine = ProgramSound(
+                *(run, self._form, repr(self), self._part(options), reason, settings.queue_items)
+            )
 
     @property
     def stream(self) -> AudioInfo:
@@ -271,7 +275,7 @@ class AudioDecoder(DecoderBase):
         self, starts_s: Sequence[float], duration_s: float
     ) -> tuple[npt.NDArray[Any], list[tuple[int, int]]]:
         check_place("duration_s", duration_s)
-        if not isinstance(self._engine, SoundEngine) or not endpoints.is_path(self._opened.url):
+        if isinstance(self._engine, ProgramSound) or not endpoints.is_path(self._opened.url):
             raise ValueError(f"windows need a file, but {self._engine.facts.reason}. Use read_all()")
         for start_s in starts_s:
             check_place("starts_s", -start_s if isinstance(start_s, Real) and start_s < 0 else start_s)
@@ -281,7 +285,7 @@ class AudioDecoder(DecoderBase):
 
     def _place(self, time_s: float) -> int:
         """How many samples come between the first one of the audio and a time."""
-        return round(exact(time_s) * self.sample_rate) - round(self._zero * self.sample_rate)
+        return round(exact(time_s) * self.sample_rate) - self._zero_place
 
     def _part(self, options: AudioDecodeOptions) -> tuple[int, int | None]:
         """The places of a part, as `SoundEngine` takes them."""

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from penstock._common.deadline import Deadline
-from penstock._decoding.confined_engine import LATE, Confined, isolation_of
-from penstock._decoding.confined_records import FRAME, RECORD
+from penstock._decoding.confined_engine import END, RECORD, Confined, isolation_of, packed
 from penstock._decoding.random_access import RenumberedError
-from penstock.errors import DecoderError, StalledError
+from penstock._facts.completeness import End
+from penstock.errors import StalledError
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from penstock._decoding.options import DecodeOptions
     from penstock._facts.confined_process import ConfinedProcess
     from penstock._facts.source import Source
 
-#: Records that end an answer, with the error after it, as text of at most so many bytes.
-END, FAILED, ERROR_BYTES = b"the end\n", b"failed!\n", 4096
-#: A record that says that numbers stand for other frames. Then the process prints `Shown` once more.
-RENUMBERED = b"others!\n"
+T = TypeVar("T")
+
+_LATE = "libav's process delivered nothing"
 # Frames that are asked for at once. Chosen: their numbers fit into an empty pipe, so that nobody waits to ask.
 _ASKED = 500
 
@@ -70,6 +65,10 @@ class ConfinedFrames:
             self._account = self._running().shown
         return self._account
 
+    def end(self) -> End:
+        """What shows at the end of the file."""
+        return End(self.account.why_short, self.account.warning)
+
     def frames(self, places: Iterable[int]) -> Iterator[tuple[int, memoryview]]:
         """The frames at these places, each once, or twice, of which the second one counts.
 
@@ -85,7 +84,7 @@ class ConfinedFrames:
                 self._account = run.shown
                 raise
             except BaseException:
-                if not run.is_done:  # what it sends now is for nobody
+                if not run.has_answered:  # what it sends now is for nobody
                     self.close()
                 raise
 
@@ -107,21 +106,19 @@ class _Run(Confined):
     """A process that sends frames at the places that it is asked for.
 
     Attributes:
-        is_done: it has answered all that it was asked.
+        has_answered: it has answered all that it was asked.
     """
 
     # Set by `start`.
     shown: Shown
 
     def __init__(self, opened: Source, options: DecodeOptions, frame_bytes: int) -> None:
-        isolation = isolation_of(opened, options)
-        super().__init__(isolation, options, 2, f"<Decoder {opened.path!r}>", by_number=True)
-        self._frame_bytes, self.is_done, self._is_renumbered = frame_bytes, True, False
+        super().__init__(
+            isolation_of(opened, options), f"<Decoder {opened.path!r}>", options.settings.stall_timeout
+        )
+        self._asked, self.frame_bytes = packed(options), frame_bytes
+        self.has_answered, self._is_renumbered = True, False
         weakref.finalize(self, self._let_go, self.process)
-
-    @property
-    def record_bytes(self) -> int:
-        return max(self._frame_bytes, ERROR_BYTES)
 
     @staticmethod
     def _let_go(process: ConfinedProcess) -> None:
@@ -130,65 +127,34 @@ class _Run(Confined):
         process.close_pipes()
 
     def connect(self) -> None:
-        self.shown = self._shown(0)
+        self.shown = self._answer(self.process.call("shown", self._asked), Shown)
 
-    def _shown(self, number: int) -> Shown:
-        printed = self.wait_for(self._answered, Deadline(None), LATE, number)
-        return self.isolation.answer(printed, Shown, self.process)
+    def _answer(self, call: int, kind: type[T]) -> T:
+        printed = self.wait_for(self._answered, Deadline(None), _LATE, call)
+        return self.isolation.answer(printed, kind, self.process)
+
+    def _answered(self, call: int, timeout_s: float) -> bytes:
+        if (printed := self.process.answer(call, timeout_s)) is None:
+            raise StalledError(_LATE, timeout_s)
+        return printed
 
     def frames(self, places: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
         """The frames at these places."""
-        self.is_done, wanted, missing = False, frozenset(places), {*places}
-        self._tell(json.dumps(places).encode() + b"\n")
-        for _ in range(2 * len(places) + 1):
-            if (record := self.wait_for(self._take, Deadline(None), LATE)) is None:
-                self._kill()
-                self.isolation.answer(b"", Shown, self.process)  # raises
-                return
-            kind, place, length = RECORD.unpack_from(record)
-            if kind == FRAME and place in wanted:
-                missing.discard(place)
-                yield place, memoryview(record)[RECORD.size :][: self._frame_bytes]
-            elif kind == FAILED and 0 <= length <= ERROR_BYTES:
-                self.is_done = True
-                raise DecoderError(bytes(memoryview(record)[RECORD.size :][:length]).decode(errors="replace"))
-            elif kind == RENUMBERED and not self._is_renumbered:
-                self.shown = self._shown(1)
-                self.is_done = self._is_renumbered = True
-                raise RenumberedError
-            elif kind == END and not missing:
-                self.is_done = True
-                return
-            else:
+        self.has_answered, missing, left = False, {*places}, Counter(dict.fromkeys(places, 2))
+        call = self.process.call("numbers", *places)
+        while (record := self.wait_for(self._take, Deadline(None), _LATE)) is not None:
+            kind, place, _ = RECORD.unpack_from(record)
+            if kind == END:
                 break
-        self._kill()
-        raise self._strange(self.delivered)
-
-    def _answered(self, number: int, timeout_s: float) -> bytes:
-        if (printed := self.process.answer(number, timeout_s)) is None:
-            raise StalledError(LATE, timeout_s)
-        return printed
-
-
-class Delivered:
-    """Makes nothing of these frames: they are arrays already."""
-
-    ahead = 0
-
-    def begin(self, frame: memoryview, out: npt.NDArray[Any] | None = None) -> _Copy:
-        return _Copy(frame, out)
-
-    def close(self) -> None:
-        """Has nothing to free."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Copy:
-    frame: memoryview
-    out: npt.NDArray[Any] | None
-
-    def wait(self) -> memoryview | None:
-        if self.out is None:
-            return self.frame
-        self.out[...] = np.frombuffer(self.frame, self.out.dtype).reshape(self.out.shape)
-        return None
+            left[place] -= 1
+            if left[place] < 0:
+                raise self._strange(self.delivered)
+            missing.discard(place)
+            yield place, self._frame(record, place)[2]
+        self.has_answered = record is not None
+        renumbered = self._answer(call, cast("type[Shown | None]", Shown | None))
+        if renumbered is not None and not self._is_renumbered:
+            self.shown, self._is_renumbered = renumbered, True
+            raise RenumberedError
+        if missing or not self.has_answered:
+            raise self._strange(self.delivered)

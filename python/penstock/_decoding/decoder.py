@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -22,7 +22,7 @@ from penstock._decoding.image_files import ImageFiles, VideoSource
 from penstock._decoding.image_frames import images_by_number, open_images, read_images, wanted_images
 from penstock._decoding.libav_engine import LibavEngine
 from penstock._decoding.options import AudioOptions, DecodeOptions, Fit, FloatType
-from penstock._decoding.pixels import Pixels
+from penstock._decoding.pixels import NoPixels, Pixels
 from penstock._decoding.plan import lost_bits, unmapped_hdr
 from penstock._decoding.program_engine import changes_frames
 from penstock._decoding.random_access import RandomAccess
@@ -48,10 +48,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Buffer
 
-    from penstock._decoding.engine import Engine, Made
-    from penstock._decoding.frames_by_number import Arrays, FramesAnywhere
-    from penstock._decoding.sequence import SequenceFrame
-    from penstock._facts.completeness import End
+    from penstock._decoding.frames_by_number import FramesAnywhere
+    from penstock._decoding.libav_engine import Made
+    from penstock._decoding.pixels import Arrays
 
 
 _Out = TypeVar("_Out", bound="WritableData | HasDLPack")
@@ -148,8 +147,7 @@ class Decoder(DecoderBase):
         stream: number of the video stream, from 0; None picks the best one: the default stream, never a cover picture.
         filters: FFmpeg's filters (``-vf``) to apply first, in the file's own pixel format. Their output is scaled to
             `size`. They need an FFmpeg program, which can't do random access. If `size` isn't given in full, FFmpeg
-            runs for one frame first to learn the size that the filters make: for a pipe or a URL, of a test picture. If
-            the video changes its size where its times go back, reading raises a `DecoderError`.
+            runs for one frame first to learn the size that the filters make: for a pipe or a URL, of a test picture.
         color_matrix: the matrix between the file's YUV and RGB: "bt601", "bt709" or "bt2020". "auto" is the file's tag,
             or BT.601 without a tag.
         color_range: "limited" (black at 16, white at 235 of 8 bits) or "full". "auto" is the file's tag, or limited
@@ -185,6 +183,7 @@ class Decoder(DecoderBase):
         TypeError: if `source` has another type. For a list of clips, open a decoder for each.
     """
 
+    # `make fmt` writes the arguments here, and those in Args above, from `DecodeOptions`.
     @explains(
         "the others by their names, such as size=(640, 360)",
         **dict.fromkeys(("width", "height", "resolution"), "size=(width, height)"),
@@ -256,7 +255,7 @@ class Decoder(DecoderBase):
         self._last = -1, -math.inf  # the number and time of the last frame in iteration
         self._is_order_said = False
         self._images = None if files is None else open_images(files, self._options)
-        self._engine: Engine
+        self._engine: LibavEngine
         if self._images is not None:
             self._engine = read_images(self._images, self._options)
         else:
@@ -273,7 +272,7 @@ class Decoder(DecoderBase):
         if said:
             warn(f"{self._opened.path}: {said}")
 
-    def _engine_of(self, opened: Source) -> Engine:
+    def _engine_of(self, opened: Source) -> LibavEngine:
         options = self._options
         if options.fps is not None:
             self._check_by_number()
@@ -374,7 +373,8 @@ class Decoder(DecoderBase):
 
         Raises:
             DecoderError: if the file is damaged, truncated or without frames, or if the FFmpeg program printed an error
-                or failed. All frames before were delivered, except those that the program's decoder held back.
+                or failed. All frames before were delivered, except those that the program held back: a few, with
+                FFmpeg 5.1.
             StalledError: if no frame came within `timeout`, or the FFmpeg program showed no sign of life for
                 ``stall_timeout``. Nothing is lost: read again. Or if a URL's server sent nothing for ``stall_timeout``:
                 then each further call raises it.
@@ -473,7 +473,6 @@ class Decoder(DecoderBase):
         """The time of the first frame of a part; `start` if it has none."""
         if (begins := self._engine.questions.begins(start)) is not None:
             return begins.shown_s
-        assert isinstance(self._engine, LibavEngine), "no other engine reads what has audio"
         pts = self._engine.first_pts()
         return start if pts is None else self._clock.time_s(pts)
 
@@ -647,32 +646,26 @@ class Decoder(DecoderBase):
             if self._images is not None:
                 self._by_number = images_by_number(self._images, self._plan)
                 return self._by_number
-            if options.isolated:
-                from penstock._decoding.confined_frames import ConfinedFrames, Delivered
-
-                confined = ConfinedFrames(self._opened, options, self.frame_bytes)
-                self._by_number = self._by_numbers(confined, Delivered())
-                self._by_number.why_short = confined.account.why_short
-                if warning := confined.account.warning:
-                    warn(f"{self._opened.path}: {warning}")
-                return self._by_number
-            first, video = self._engine.lend() or (None, None)
-            chosen = input_of(self._plan.track, options, self._plan.decoder)
-            file = RandomAccess(chosen, self._engine.account, video)
-            why = None if options.conceal_errors else partial(why_early, self._plan.track, file)
-            self._by_number = self._by_numbers(file, Pixels(self._plan), first, why)
+            self._by_number = self._frames_of_file(options)
         return self._by_number
 
-    def _by_numbers(
-        self,
-        file: FramesAnywhere,
-        pixels: Arrays,
-        first: SequenceFrame | None = None,
-        why_early: Callable[[], End] | None = None,
-    ) -> FramesByNumber:
-        if self._options.fps is None:
-            return FramesByNumber(self._plan, file, pixels, first, why_early)
-        return FramesAtRate(self._plan, file, pixels, self._options, why_early)
+    def _frames_of_file(self, options: DecodeOptions) -> FramesByNumber:
+        file: FramesAnywhere
+        pixels: Arrays
+        first, why = None, None
+        if options.isolated:
+            from penstock._decoding.confined_frames import ConfinedFrames
+
+            file = confined = ConfinedFrames(self._opened, options, self.frame_bytes)
+            pixels, why = NoPixels(self.frame_bytes), confined.end
+        else:
+            first, video = self._engine.lend() or (None, None)
+            chosen = input_of(self._plan.track, options, self._plan.decoder)
+            file, pixels = RandomAccess(chosen, self._engine.account, video), Pixels(self._plan)
+            why = None if options.conceal_errors else partial(why_early, self._plan.track, file)
+        if options.rate is None:
+            return FramesByNumber(self._plan, file, pixels, first, why)
+        return FramesAtRate(self._plan, file, pixels, options, why)
 
     def close(self) -> None:
         """Closes the file, and ends the FFmpeg program at once if one reads. Delivered frames stay valid.
@@ -777,7 +770,7 @@ class Decoder(DecoderBase):
         # Joined transport streams begin again, and their players know.
         if self._is_order_said or times_may_jump(self.file.container):
             return
-        from penstock._facts.frame_times import ANEW
+        from penstock._decoding.frame_times import ANEW
 
         self._is_order_said = True
         warn(

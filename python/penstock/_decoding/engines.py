@@ -17,26 +17,24 @@ from penstock._decoding.program_engine import ProgramEngine
 from penstock._decoding.sequence import Sequence, SequenceFrame
 from penstock._decoding.session import numbered_stream
 from penstock._facts.info import MediaInfo, Track, VideoInfo, check_decodable, check_no_grid, without_decoder
-from penstock._facts.opening import lacks_protocol, open_media
+from penstock._facts.opening import are_found, lacks_protocol, open_media
 from penstock._facts.part import Part
 from penstock._facts.probing import PATIENCE_S, Beginning, answer_of, info_of, probe, read_beginnings
-from penstock._facts.questions import InProcess
+from penstock._facts.questions import Questions
 from penstock._facts.source import Source
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
-from penstock._formats import codecs
+from penstock._formats import codecs, containers
 from penstock._formats.pixel_formats import has_palette
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock._decoding.engine import Engine
-    from penstock._facts.questions import Questions
+    from penstock._facts.isolation import Isolation
     from penstock._ffmpeg.command.settings import DecoderSettings
-    from penstock._ffmpeg.program.sandbox import Sandbox
 
-_Opened: TypeAlias = tuple[Sequence, SequenceFrame | DecoderError | None, MediaInfo, VideoInfo]
+_Opened: TypeAlias = tuple[Track, Sequence, SequenceFrame | DecoderError | None]
 
 
 def why_program(opened: Source, options: DecodeOptions) -> str | None:
@@ -61,7 +59,6 @@ def reasons_for_program(
         "follow_playlists": follow_playlists,
         "settings that name the program": settings.ffmpeg,
         "settings with a thread policy": settings.policy or settings.ffmpeg_policy,
-        "a pipe's capacity": settings._knobs.capacity_bytes,
     }
 
 
@@ -69,7 +66,8 @@ def read_by_program(opened: Source, options: DecodeOptions, reason: str) -> Prog
     """Reads by an FFmpeg program."""
     program = find_decoding_ffmpeg(options.settings.ffmpeg)
     if options.isolated:
-        return _read_in_sandbox(program, opened, options, reason)
+        isolation = isolation_of(opened, options)
+        return _read_probed(program, opened, isolation.media(PATIENCE_S), options, reason, isolation)
     source, media = _fetched(opened, options) or (opened, None)
     with source.closed_after_failure(opened):
         media = media or probe(source, follow_playlists=options.follow_playlists)
@@ -97,25 +95,36 @@ def _fetched(opened: Source, options: DecodeOptions) -> tuple[Source, MediaInfo]
 
 
 def _read_probed(
-    program: str, opened: Source, media: MediaInfo, options: DecodeOptions, reason: str
+    program: str,
+    opened: Source,
+    media: MediaInfo,
+    options: DecodeOptions,
+    reason: str,
+    isolation: Isolation | None = None,
 ) -> ProgramEngine:
-    track = Track(opened.url, media, chosen_video(media, options))
-    questions = InProcess(track)
-    plan, knows_first = _planned(program, track, options, questions)
-    stored = as_stored(program, track, plan) if _is_made_here(opened, plan) else None
-    return ProgramEngine(program, opened, plan, reason, questions, stored=stored, knows_first=knows_first)
-
-
-def _planned(
-    program: str, track: Track, options: DecodeOptions, questions: Questions, sandbox: Sandbox | None = None
-) -> tuple[DecodePlan, bool]:
-    """The plan, and whether it begins at the time of a frame: FFmpeg then drops all frames before it."""
+    is_unread = bool(media.video) and all(one.pixel_format is None for one in media.video)
+    if is_unread and opened.single_pass is not None and containers.known(media.container).has_boxes:
+        raise DecoderError(
+            f"no frame can be read from {media.path} in order: the file's index seems to be at its end. Save it to a "
+            "file, or write it with options={'movflags': '+faststart'}"
+        )
+    video, source, sandbox = chosen_video(media, options), opened.url, None
+    questions = Questions(Track(source, media, video))
+    if isolation is not None:
+        source, sandbox, questions = isolation.file.url, isolation.sandbox, isolation.about(video.index)
+    # If it begins at the time of a frame, FFmpeg drops all frames before it.
     rate = questions.even_rate()
     begins = None if options.start is None or rate else questions.begins(options.start)
-    if begins is None:
-        return plan_decode(program, track, options, sandbox, rate=rate), False
-    options = replace(options, start=begins.shown_s)
-    return plan_decode(program, track, options, sandbox, begins.keyframe_s), True
+    if begins is not None:
+        options = replace(options, start=begins.shown_s)
+    keyframe_s = None if begins is None else begins.keyframe_s
+    track = Track(source, media, video)
+    plan = plan_decode(program, track, options, sandbox, keyframe_s, rate=rate)
+    is_made_here = isolation is None and _is_made_here(opened, plan)
+    stored = as_stored(program, track, plan) if is_made_here else None
+    return ProgramEngine(
+        *(program, opened, plan, reason, questions, isolation, stored), knows_first=begins is not None
+    )
 
 
 def _is_made_here(opened: Source, plan: DecodePlan) -> bool:
@@ -131,59 +140,46 @@ def _is_made_here(opened: Source, plan: DecodePlan) -> bool:
     return is_made and not has_palette(video.pixel_format) and video.pixel_format is not None
 
 
-def _read_in_sandbox(program: str, opened: Source, options: DecodeOptions, reason: str) -> ProgramEngine:
-    isolation = isolation_of(opened, options)
-    media = isolation.media(PATIENCE_S)
-    track = Track(isolation.file.url, media, chosen_video(media, options))
-    questions = isolation.about(track.video.index)
-    plan, knows_first = _planned(program, track, options, questions, isolation.sandbox)
-    return ProgramEngine(program, opened, plan, reason, questions, isolation, knows_first=knows_first)
-
-
-def read_by_libav(opened: Source, options: DecodeOptions) -> Engine:
+def read_by_libav(opened: Source, options: DecodeOptions) -> LibavEngine:
     """Reads by libav, in this process or in a confined one."""
     if options.isolated:
         return read_confined(opened, options, lambda media: chosen_video(media, options))
     return read_in_process(opened, options)
 
 
-def read_in_process(opened: Source, options: DecodeOptions) -> Engine:
+def read_in_process(opened: Source, options: DecodeOptions) -> LibavEngine:
     """Reads by libav in this process, unless it lacks the protocol."""
-    if not endpoints.is_path(opened.url):
-        return _read_url(opened, options)
-    reason = "libav reads files, in this process"
-    if options.start is None:
-        sequence, ahead, media, video = _opened_quickly(opened, options)
-        return LibavEngine(
-            plan_decode(None, Track(opened.url, media, video), options), sequence, reason, ahead
+    is_url = not endpoints.is_path(opened.url)
+    whole, part = (_opened_once, _opened_at) if is_url else (_opened_quickly, _probed)
+    opening = partial(whole if options.start is None else part, opened, options)
+    try:  # on a thread, because a server may never answer
+        track, sequence, ahead = (
+            answer_of(opened.path, opening, Deadline(PATIENCE_S)) if is_url else opening()
         )
-    media = probe(opened)
-    video = chosen_video(media, options)
-    plan = plan_decode(None, Track(opened.url, media, video), options)
-    return LibavEngine(plan, Sequence(input_of(plan.track, options, plan.decoder), plan.part), reason)
-
-
-def _read_url(opened: Source, options: DecodeOptions) -> Engine:
-    """The same for a URL, on a thread: a server may never answer."""
-    open_once = _opened_once if options.start is None else _opened_at
-    opening = partial(open_once, opened, options)
-    try:
-        sequence, ahead, media, video = answer_of(opened.path, opening, Deadline(PATIENCE_S))
     except DecoderError as error:
         if not lacks_protocol(error):
             raise
         scheme = opened.url.partition("://")[0]
         return read_by_program(opened, options, f"libav lacks the protocol {scheme}")
-    plan = plan_decode(None, Track(opened.url, media, video), options)
-    return LibavEngine(plan, sequence, "libav reads URLs, in this process", ahead, may_hang=True)
+    reason = f"libav reads {'URLs' if is_url else 'files'}, in this process"
+    return LibavEngine(plan_decode(None, track, options), sequence, reason, ahead, may_hang=is_url)
+
+
+def _probed(opened: Source, options: DecodeOptions) -> _Opened:
+    """Opens a file that is to be read from `start` on, once its facts are known."""
+    media = probe(opened)
+    video = chosen_video(media, options)
+    track, decoder = Track(opened.url, media, video), alpha_decoder(None, opened.url, video, options)
+    part = Part.of(options.start, options.end, media, video)
+    return track, Sequence(input_of(track, options, decoder), part), None
 
 
 def _opened_quickly(opened: Source, options: DecodeOptions) -> _Opened:
     """Opens a file as `_opened_once`, without a frame that libav decodes for facts. Again with it, if none is there."""
     found = _opened_once(opened, options, decodes_first=True)
-    if isinstance(found[1], SequenceFrame):
+    if isinstance(found[2], SequenceFrame) or are_found(found[1].video.container):
         return found
-    found[0].close()
+    found[1].close()
     return _opened_once(opened, options)
 
 
@@ -202,10 +198,10 @@ def _opened_once(opened: Source, options: DecodeOptions, *, decodes_first: bool 
     except DecoderError as failure:
         ahead = failure
     media = info_of(opened, sequence.video.container, beginnings)
-    return sequence, ahead, media, chosen_video(media, options)
+    return Track(opened.url, media, chosen_video(media, options)), sequence, ahead
 
 
-def _opened_at(opened: Source, options: DecodeOptions) -> tuple[Sequence, None, MediaInfo, VideoInfo]:
+def _opened_at(opened: Source, options: DecodeOptions) -> _Opened:
     """Opens a URL that is to be read from `start` on. Its first keyframe shows the facts that the header lacks."""
     chosen, opened_video, beginnings = _opened_video(opened, options)
     first = beginnings[chosen.index]
@@ -214,7 +210,7 @@ def _opened_at(opened: Source, options: DecodeOptions) -> tuple[Sequence, None, 
     media = info_of(opened, opened_video.container, beginnings)
     video = chosen_video(media, options)
     part = Part.of(options.start, options.end, media, video)
-    return Sequence(chosen, part, opened_video), None, media, video
+    return Track(opened.url, media, video), Sequence(chosen, part, opened_video), None
 
 
 def _opened_video(
@@ -231,7 +227,7 @@ def _opened_video(
     video = chosen_video(media, options)
     beginnings, packets = read_beginnings(container, undecoded=video.index)
     decoder = alpha_decoder(None, opened.url, video, options)
-    chosen = input_of(Track(opened.url, media, video), options, decoder)
+    chosen = replace(input_of(Track(opened.url, media, video), options, decoder), decodes_first=decodes_first)
     own = [packet for packet in packets if packet.stream_index == video.index]
     # What can't be decoded again to check damage is decoded so that none is made up, where that can be had.
     is_checked = chosen.is_opened_once and chosen.threads is None and codecs.known(video.codec).marks_damage

@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock._common.messages import plural
-from penstock._decoding.frames_by_number import Arrays, FramesAnywhere, FramesByNumber, check_time, number_of
+from penstock._decoding.frames_by_number import FramesAnywhere, FramesByNumber, check_time, number_of
 from penstock._decoding.video_frame import VideoFrame, shown_at
 from penstock._facts.part import Grid, places_at
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
     from penstock._decoding.options import DecodeOptions
+    from penstock._decoding.pixels import Arrays
     from penstock._decoding.plan import DecodePlan
     from penstock._facts.completeness import End
 

@@ -32,7 +32,7 @@ from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
     from penstock._decoding.options import DecodeOptions
-    from penstock._decoding.pixels import Job
+    from penstock._decoding.pixels import Arrays, Job
     from penstock._decoding.plan import DecodePlan
     from penstock._decoding.sequence import SequenceFrame
     from penstock._facts.info import Track
@@ -69,18 +69,6 @@ class FramesAnywhere(Protocol):
 
     def close(self) -> None:
         """Closes the file."""
-
-
-class Arrays(Protocol):
-    """What makes the arrays of these frames: `Pixels`, or one that has them already."""
-
-    ahead: int
-
-    def begin(self, frame: Any, out: npt.NDArray[Any] | None = None) -> Job:
-        """Begins to make a frame's array: in `out`, if it is given."""
-
-    def close(self) -> None:
-        """Frees memory."""
 
 
 class _Turns:

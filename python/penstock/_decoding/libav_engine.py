@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import dataclass
 from heapq import heappush
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from av.error import FFmpegError as LibavError
 
@@ -13,20 +14,19 @@ from penstock._common.deadline import Deadline
 from penstock._common.messages import plural
 from penstock._common.reports import DecoderEngine, DecoderStats
 from penstock._common.shortage import error_of_libav
-from penstock._decoding.engine import Made
-from penstock._decoding.pixels import Job, Pixels, ProgramPixels
+from penstock._decoding.pixels import Pixels
 from penstock._decoding.sequence import SequenceFrame
 from penstock._decoding.turns import Turns
 from penstock._facts.completeness import End, why_no_frames
-from penstock._facts.questions import InProcess
+from penstock._facts.questions import Questions
 from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
     from penstock._decoding.account import Account
     from penstock._decoding.open_video import OpenVideo
+    from penstock._decoding.pixels import Arrays, Job
     from penstock._decoding.plan import DecodePlan
     from penstock._facts.info import Track
-    from penstock._facts.questions import Questions
 
 
 class FramesInOrder(Protocol):
@@ -59,6 +59,15 @@ class FramesInOrder(Protocol):
 
     def close(self) -> None:
         """Ends its threads, and closes the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A frame's number from 0, its time in units of the stream's time base, and its memory."""
+
+    index: int
+    pts: int | None
+    memory: Any
 
 
 class _Begun(NamedTuple):
@@ -94,14 +103,15 @@ class LibavEngine(Turns[Made]):
         ahead: SequenceFrame | DecoderError | None = None,
         *,
         may_hang: bool = False,
-        pixels: Pixels | ProgramPixels | None = None,
+        pixels: Arrays | None = None,
     ) -> None:
         super().__init__(may_hang=may_hang)
         self.plan = plan
-        self.questions: Questions = InProcess(plan.track)
+        self.questions = Questions(plan.track)
         self.warning: str | None = None
         self._sequence, self._reason, self._ahead = sequence, reason, ahead
-        self._pixels, self._part = pixels or Pixels(plan), plan.part
+        self._pixels: Arrays = pixels or Pixels(plan)
+        self._part = plan.part
         self._most = plan.options.count
         self._begun: deque[_Begun] = deque()
         self._last: _Begun | None = None  # the one that was given last
@@ -264,8 +274,6 @@ class LibavEngine(Turns[Made]):
             after = f", after {plural(frames, 'frame')}" if frames else ""
             self._failure = DecoderError(f"{track.media.path}: {end.reason}{after}", frames=frames)
         self.warning, self._is_fed = end.warning, True
-
-    pid = policy = None
 
     # --- closing -----------------------------------------------------------------------------------------------------
 

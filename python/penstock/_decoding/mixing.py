@@ -218,15 +218,6 @@ def layout_of(channels: int) -> str:
     return _USUAL[channels - 1] if channels <= len(_USUAL) else f"{channels} channels"
 
 
-def filters_for(form: SampleForm, layout: str | None) -> list[str]:
-    """The same by an FFmpeg program. `layout` is that of the result, if FFmpeg doesn't take it by itself."""
-    filters = [] if form.matrix is None else [f"pan={_pan(form.matrix)}"]
-    filters.append(f"aresample={form.sample_rate}:{_MIX}")
-    if layout is not None:
-        filters.append(f"aformat=channel_layouts={_list_of(layout)}")
-    return filters
-
-
 def matrix_of(layout: str | None, channels: int, form: SampleForm) -> npt.NDArray[np.float64]:
     """The factors by which the channels of a layout are mixed: delivered channels × channels of the audio."""
     kind = Kind(48_000, "dbl", f"{channels} channels", channels)

@@ -32,7 +32,7 @@ from penstock._facts.probing import info_of, read_beginnings
 from penstock._ffmpeg.command import endpoints
 from penstock._formats import codecs, containers
 from penstock._formats.containers import Container
-from penstock.errors import DecoderError
+from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -141,6 +141,7 @@ class OpenSound:
     Attributes:
         chosen: what is read.
         warning: what is to be said of its end; None if that is nothing.
+        unit_samples: how many samples the unit of the stream's times lasts; 0 if its times are wrong.
         is_strict: whether damage is an error.
         end: what the packets that were read show of the end.
         packet: the last one with a time that was read; None before the first.
@@ -190,16 +191,9 @@ class OpenSound:
         self.codec.options = options
         self.end, self.packet, self._page = SoundEnd(), None, None
         self._given = self._has_sought = False
-
-    @property
-    def unit_samples(self) -> float:
-        """How many samples the unit of the stream's times lasts; 0 if its times are wrong.
-
-        They are for FLAC in ASF: libav cuts it into frames, ten of which it has read before it gives the first.
-        """
-        if (self.chosen.media.container, self.codec.name) == ("asf", "flac"):
-            return 0.0
-        return float((self._stream.time_base or 0) * self.chosen.audio.sample_rate)
+        self.unit_samples = float((self._stream.time_base or 0) * chosen.audio.sample_rate)
+        if self.codec.name in chosen.container.mistimed:
+            self.unit_samples = 0.0
 
     @property
     def length(self) -> int | None:
@@ -485,12 +479,21 @@ class PlacedSound:
         mixer: Mixer | None = None
         held: list[AudioFrame | None] = []
         count = -skipped
-        for pause, frame in chain(self._cut(frames, at), ((0, None),)):
+        pieces = self._cut(frames, at)
+        failure: DecoderError | StalledError | None = None
+        while True:
+            pause, frame = 0, cast("AudioFrame | None", None)
+            try:
+                pause, frame = next(pieces, (0, None))
+            except (DecoderError, StalledError) as error:
+                failure = error  # what was decoded before is delivered
             if mixer is not None and (frame is None or pause or not mixer.kind.is_of(frame)):
-                for samples in mixer.push([*held, None]):
+                for samples in mixer.push([*held, None] if failure is None else held):
                     yield Placed(place, samples)
                     place += len(samples)
                 held, count, mixer = [], 0, None
+            if failure is not None:
+                raise failure
             if frame is None:
                 return
             if mixer is None:
@@ -532,9 +535,13 @@ class PlacedSound:
 
     def _mixer(self, kind: Kind, skipped: int) -> Mixer:
         try:
-            return Mixer(kind, self._form, skipped)
+            return Mixer(kind, self._form, skipped, self._layout_of(kind))
         except ValueError as error:
             raise DecoderError(f"{self._chosen.path}: the audio can't be mixed: {error}") from error
+
+    def _layout_of(self, _: Kind) -> str | None:
+        """The layout of frames that don't tell it; None if they do."""
+        return None
 
     def _begun(self, begin: int) -> tuple[int, int, Iterator[AudioFrame]]:
         """The number of the first sample of some frames, how many of these to skip, and the frames."""
@@ -561,7 +568,7 @@ class PlacedSound:
         chosen = self._chosen
         if (listed := self._listed) is None:
             may_jump = times_may_jump(chosen.media.container) and not endpoints.is_path(chosen.opened.url)
-            return chosen.container.may_be_chained or may_jump
+            return chosen.container.has_pages or may_jump
         times = listed.dts[listed.dts != NO_TIME]
         # libav may let the times of chained Ogg go on. The file's duration is that of its last part all the same.
         whole_s = (self._chosen.media.duration_s or 0.0) + _GAP_S
@@ -586,7 +593,13 @@ class PlacedSound:
         if (grid := self._grid) is None:
             return None
         self._is_used = True
-        slack = 0 if self._sound.needs_only_last and grid.unit <= _EXACT else 2 * grid.step
+        is_close = grid.unit <= _EXACT and (self._sound.needs_only_last or self._sound.is_lossless)
+        slacks = (0, 2 * grid.step) if is_close else (2 * grid.step,)
+        return next(filter(None, (self._sought_before(wanted, slack, grid) for slack in slacks)), None)
+
+    def _sought_before(
+        self, wanted: int, slack: int, grid: _Grid
+    ) -> tuple[int, int, Iterator[AudioFrame]] | None:
         target = wanted - self._preroll - slack
         if not self._sound.seek(math.floor((target + grid.zero) / grid.unit)):
             return None
@@ -656,14 +669,24 @@ class _Counter:
         # How many more frames show whether their times are even.
         self._unsure: float = 0 if is_even else _FIRST_FRAMES
         self._least = math.inf  # samples in the shortest frame
+        self._due = math.nan  # when the next frame begins if there is no pause, in samples; NaN if unknown
 
     def pause_before(self, frame: AudioFrame) -> int:
         """How many samples are missing between the frame before and this one."""
-        count, self._count = self._count, self._count + frame.samples * self._own / frame.sample_rate
-        self._least = min(self._least, frame.samples)
-        if frame.pts is None:
+        pts, samples = frame.pts, frame.samples
+        if pts == self._due and samples == self._least and frame.sample_rate == self._own:
+            self._due += samples  # as for nearly all: what follows would take longer than to decode
+            self._count += samples
             return 0
-        began = frame.pts * self._unit - count
+        count, self._count, self._due = (
+            self._count,
+            self._count + samples * self._own / frame.sample_rate,
+            math.nan,
+        )
+        self._least = min(self._least, samples)
+        if pts is None:
+            return 0
+        began = pts * self._unit - count
         late = 0.0 if self._began is None else began - self._began
         self.overlap = round(min(0.0, late)) if self._unit <= _EXACT else 0
         most = self._most if self._unsure else min(self._most, max(self._least / 2, 2 * self._unit + _SLACK))
@@ -674,6 +697,7 @@ class _Counter:
         if self._began is None or late < -self._most:
             self._began = began
         if late <= most:
+            self._due = pts + samples if self._unit == 1 and not self._unsure else math.nan
             return 0
         packets = round(late / self._least)
         if abs(late - packets * self._least) <= max(self._unit, _SLACK):

@@ -72,6 +72,7 @@ class VideoInput:
             container.
         is_opened_once: it can't be opened again, or not at the same place, as a URL.
         stall_timeout: how many seconds a read may wait for a URL; None for any time.
+        decodes_first: as for `open_media`.
     """
 
     source: str
@@ -83,6 +84,7 @@ class VideoInput:
     threads: int | None
     is_opened_once: bool = False
     stall_timeout: float | None = None
+    decodes_first: bool = True
 
 
 class OpenVideo:
@@ -127,7 +129,11 @@ class OpenVideo:
     def _begin(self, container: InputContainer | None = None, ahead: Iterable[Packet] = ()) -> None:
         chosen = self._chosen
         self.container = container or open_media(
-            chosen.source, (chosen.container,), path=chosen.path, stall_timeout=chosen.stall_timeout
+            chosen.source,
+            (chosen.container,),
+            path=chosen.path,
+            stall_timeout=chosen.stall_timeout,
+            decodes_first=chosen.decodes_first and not chosen.is_opened_once,
         )
         self._ahead = deque(ahead)
         self._failure: LibavError | None = None  # of the demuxer

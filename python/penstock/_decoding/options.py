@@ -35,8 +35,8 @@ SampleType = Literal["uint8", "int16", "int32", "float32", "float64"]
 class DecodeOptions:
     """The arguments of a `Decoder`, by the same names.
 
-    ``make fmt`` writes the signature and the ``Args:`` of `Decoder` from this list, and `DecoderOptions`. Commands have
-    the options.
+    ``make fmt`` writes the parameters and the ``Args:`` of `Decoder` from these fields, and `DecoderOptions`. The
+    command line has each `CommandOption`.
     """
 
     fps: Annotated[
@@ -107,8 +107,7 @@ class DecodeOptions:
     ] = None
     """FFmpeg's filters (``-vf``) to apply first, in the file's own pixel format. Their output is scaled to `size`. They
     need an FFmpeg program, which can't do random access. If `size` isn't given in full, FFmpeg runs for one frame first
-    to learn the size that the filters make: for a pipe or a URL, of a test picture. If the video changes its size where
-    its times go back, reading raises a `DecoderError`."""
+    to learn the size that the filters make: for a pipe or a URL, of a test picture."""
     color_matrix: Annotated[
         ColorMatrix,
         CommandOption(
@@ -223,9 +222,11 @@ class DecodeOptions:
                 f"pixel_format must be a str, not {self.pixel_format!r}. Pass pixel_format={SOURCE!r} for that of the "
                 "file"
             )
-        check_without_dashes("input_options", given := dict(self.given_input))
+        check_without_dashes("input_options", self.given_input)
         self._check_form()
-        return replace(self, start=start, end=end, duration=None, fps=rate, input_options=given)
+        return replace(
+            self, start=start, end=end, duration=None, fps=rate, input_options=dict(self.given_input)
+        )
 
     def _check_form(self) -> None:
         check_choice("fit", self.fit, get_args(Fit))

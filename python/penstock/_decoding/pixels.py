@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+import numpy as np
 import numpy.typing as npt
 from av import CodecContext
 from av.error import FFmpegError as LibavError
@@ -49,6 +50,30 @@ class Job(Protocol):
             DecoderError: libav cannot convert the frame.
             OSError: no memory is left.
         """
+
+
+class Arrays(Protocol):
+    """What makes the arrays of these frames.
+
+    Attributes:
+        ahead: how many frames to begin before the one that is waited for.
+    """
+
+    ahead: int
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of a frame before the native conversion."""
+
+    @property
+    def converting_s(self) -> float:
+        """Seconds that threads have spent on conversions."""
+
+    def begin(self, frame: Any, out: npt.NDArray[Any] | None = None) -> Job:
+        """Begins to make a frame's array: in `out`, if it is given."""
+
+    def close(self) -> None:
+        """Frees memory."""
 
 
 class Pixels:
@@ -165,11 +190,11 @@ class ProgramPixels:
         if self.input_bytes > _MOST_BYTES:
             raise too_large(plan.layout.width, plan.layout.height, plan.ffmpeg_format)
 
-    def begin(self, packet: Any) -> Job:
+    def begin(self, packet: Any, out: npt.NDArray[Any] | None = None) -> Job:
         """Begins to make a frame's array: of a packet, or of its bytes."""
         if self._codec is not None:
             [frame] = self._codec.decode(packet)
-            return self._pixels.begin(frame)
+            return self._pixels.begin(frame, out)
         memory = memoryview(packet)
         if self._converter is None:
             return _Borrowed(memory)
@@ -177,7 +202,7 @@ class ProgramPixels:
         for rows, row_bytes in self._rows:
             planes.append(memory[at : at + rows * row_bytes])
             at += rows * row_bytes
-        return self._converter.begin(planes, [row_bytes for _, row_bytes in self._rows])
+        return self._converter.begin(planes, [row_bytes for _, row_bytes in self._rows], out)
 
     @property
     def converting_s(self) -> float:
@@ -187,6 +212,28 @@ class ProgramPixels:
     def close(self) -> None:
         """Returns the recycled memory."""
         self._pixels.close()
+
+
+class NoPixels:
+    """Makes nothing of frames that are arrays already.
+
+    Args:
+        input_bytes: bytes of a frame.
+    """
+
+    ahead, converting_s = 0, 0.0
+
+    def __init__(self, input_bytes: int) -> None:
+        self.input_bytes = input_bytes
+
+    def begin(self, frame: memoryview, out: npt.NDArray[Any] | None = None) -> Job:
+        """A frame's array, or its copy in `out`."""
+        if out is not None:
+            out[...] = np.frombuffer(frame, out.dtype).reshape(out.shape)
+        return _Borrowed(frame if out is None else None)
+
+    def close(self) -> None:
+        """Has nothing to free."""
 
 
 def _raw_decoder(plan: DecodePlan) -> VideoCodecContext:

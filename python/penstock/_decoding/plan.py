@@ -18,7 +18,7 @@ from penstock._common.messages import argument
 from penstock._decoding.framing import Delivery, Framing, chroma_steps
 from penstock._decoding.options import DecodeOptions
 from penstock._decoding.planes import blank_rows
-from penstock._decoding.program_frames import Steps
+from penstock._decoding.program_frames import writing_arguments
 from penstock._decoding.session import OTHER_SIZE
 from penstock._facts.info import MediaInfo, Track, VideoInfo
 from penstock._facts.opening import has_no_times
@@ -133,7 +133,7 @@ class DecodePlan:
     def arguments(self) -> list[str]:
         """FFmpeg's arguments."""
         reading, trim = self._reading()
-        count, steps = self.options.count, Steps(self.track.video.time_base)
+        count, time_base = self.options.count, self.track.video.time_base
         # FFmpeg's `scale` takes other sizes and formats as they come, and needs not begin again for them.
         is_scaled = not (self.rotation_filters or self.options.filters) and self.filters[0].startswith(
             "scale="
@@ -141,10 +141,12 @@ class DecodePlan:
         return [
             *(("-reinit_filter", "0") if is_scaled else ()),
             *reading,
-            *("-filter:v", ",".join([*trim, *self.rotation_filters, *self.filters, *steps.filters()])),
+            *("-filter:v", ",".join([*trim, *self.rotation_filters, *self.filters, f"settb={time_base}"])),
             *("-pix_fmt", self.ffmpeg_format),
             *(() if count is None else ("-frames:v", str(count))),
-            *steps.output_arguments(),
+            # No frame is dropped and none repeated, whatever their times.
+            *("-fps_mode", "passthrough", "-enc_time_base", f"{time_base.numerator}/{time_base.denominator}"),
+            *writing_arguments(time_base.numerator, "-c:v", "rawvideo"),
         ]
 
     def beginning_arguments(self, *, before_start: bool) -> list[str]:
@@ -428,17 +430,17 @@ def _reading(
     source, media, video = track.source, track.media, track.video
     seek, trim = seek_arguments(options.start, source, media, video, end=options.end, keyframe_s=keyframe_s)
     is_raw, start = has_no_times(media.container), round(Fraction(video.start_s or 0.0) / video.time_base)
-    if rate is not None:
-        step, first = 1 / (rate * video.time_base), 0 if is_raw else start
-        # FFmpeg makes its filters again where the size changes. Then it counts from the time that it has made up.
-        count = f"setpts='if(N,PREV_OUTPTS+{step},if(lt(PTS,{first + _FEW_FRAMES * step}),{first},PTS))'"
+    is_late = is_raw and (video.is_variable_frame_rate or not options.filters)
+    if (usual := rate or video.frame_rate) and (rate or is_late):
+        step, first = 1 / (usual * video.time_base), 0 if is_raw else start
+        # Before 7, FFmpeg begins later with a raw stream whose frames are reordered. It makes its filters again where
+        # the size changes, and counts on from the time that it has then.
+        begin = f"if(lt(PTS,{first}+2*{step}),{first},PTS)"
+        count = f"setpts='if(N,PREV_OUTPTS+{step if rate else 'PTS-PREV_INPTS'},{begin})'"
         trim = [f"settb={video.time_base}", count, *trim]
     elif video.late_units:
         # FFmpeg may give the first frame an earlier time than it has in the file, but none of the others.
         trim = [f"settb={video.time_base}", f"setpts='max(PTS,{start + video.late_units})'", *trim]
-    elif is_raw:
-        # Before 7, FFmpeg begins later with a raw stream whose frames are reordered.
-        trim = ["setpts=PTS-STARTPTS", *trim]
     return [
         # Times and pictures as they are in the file: FFmpeg 5.1 does not see each display matrix.
         *("-copyts", "-noautorotate", *uncropped, "-flags", "unaligned"),

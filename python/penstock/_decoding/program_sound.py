@@ -1,269 +1,178 @@
-"""Reads the audio of a source by an FFmpeg program, which writes raw samples."""
+"""Reads the audio of a source by an FFmpeg program, whose samples libav reads."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator
+from fractions import Fraction
+from io import FileIO
+from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import numpy.typing as npt
 
 from penstock._common.reports import DecoderEngine
-from penstock._decoding.mixing import filters_for
-from penstock._decoding.session import DecodeSession, OnDemand
-from penstock._decoding.sound_engine import BLOCK_SAMPLES, silence
+from penstock._decoding.from_child import FromChild
+from penstock._decoding.open_sound import PlacedSound
+from penstock._decoding.program_frames import ProgramOutput, writing_arguments
+from penstock._decoding.session import DecodeSession, FFmpegRun
+from penstock._decoding.sound_engine import SoundEngine
 from penstock._facts.completeness import End, has_sound, why_sound_incomplete
-from penstock._facts.info import AudioInfo, MediaInfo, unusual_layout
 from penstock._facts.seeking import audio_arguments
-from penstock._facts.source import Source
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import SAMPLES, format_seconds, option_arguments, read_arguments
-from penstock._formats import containers
-from penstock._native import Frame, Reader
-from penstock.errors import DecoderError
+from penstock._ffmpeg.command.arguments import format_seconds, option_arguments, read_arguments
 
 if TYPE_CHECKING:
-    from penstock._decoding.mixing import SampleForm
-    from penstock._decoding.options import AudioDecodeOptions
-    from penstock._native import AppliedPolicy
+    from av.audio.frame import AudioFrame
 
+    from penstock._decoding.mixing import Kind, SampleForm
+    from penstock._decoding.open_sound import OpenSound, SoundInput
+    from penstock._decoding.options import AudioDecodeOptions
+
+# FFmpeg's encoders of the samples that decoders make, as they are.
+_ENCODERS = {"u8": "u8", "s16": "s16le", "s32": "s32le", "s64": "s64le", "flt": "f32le"}
 # Guessed: the first sample comes so much later than its packet at most. For Vorbis, it is half of a block.
 _LATEST_S = 0.1
-
 # What to do if this FFmpeg is too old for a file.
 _NEWER = "Pass a newer program in the settings, such as ffmpeg=imageio_ffmpeg.get_ffmpeg_exe()"
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramInput:
-    """What an FFmpeg program reads, and how.
-
-    Attributes:
-        program: FFmpeg.
-        reason: why it reads.
-        opened, media, audio, is_strict: as for `open_sound.SoundInput`.
-        options: with a duration in place of an end.
-    """
-
-    program: str
-    reason: str
-    opened: Source
-    media: MediaInfo
-    audio: AudioInfo
-    is_strict: bool
-    options: AudioDecodeOptions
-
-
-class ProgramSound:
-    """Gives blocks of samples that an FFmpeg program writes, which the first read starts.
+class SoundRun(FFmpegRun):
+    """The frames of an FFmpeg program, as an `OpenSound` gives those of a file, and what its end means.
 
     Args:
-        chosen, form: what is read, and what is made of it.
+        program: FFmpeg.
+        chosen: what it reads.
+        options: of the decoder.
+        ends_s: the end of the part, as `AudioDecodeOptions.end`; None for none.
         title: of the decoder.
-    """
-
-    def __init__(self, chosen: ProgramInput, form: SampleForm, title: str) -> None:
-        self._chosen, self._form = chosen, form
-        self._sample_bytes = form.channels * np.dtype(form.dtype).itemsize
-        settings = chosen.options.settings
-        new_session = partial(
-            DecodeSession,
-            chosen.program,
-            self._arguments(),
-            title=title,
-            settings=settings,
-            new_reader=partial(
-                Reader,
-                frame_bytes=BLOCK_SAMPLES * self._sample_bytes,
-                queue_items=settings.queue_items,
-                capacity_bytes=settings._knobs.capacity_bytes,
-                policy=settings.policy,
-            ),
-            is_strict=chosen.is_strict,
-        )
-        self._run = _Blocks(chosen, new_session, between_s=self._between_s())
-        self._lock = threading.Lock()
-
-    @property
-    def facts(self) -> DecoderEngine:
-        """The engine, for a caller."""
-        return DecoderEngine("ffmpeg", self._chosen.reason)
-
-    @property
-    def pid(self) -> int | None:
-        """FFmpeg's process id; None before FFmpeg has started."""
-        return self._run.pid
-
-    @property
-    def policy(self) -> AppliedPolicy | None:
-        """The policy that FFmpeg started with; None if none was given, and before FFmpeg has started."""
-        return self._run.policy
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it was closed, or belongs to another process."""
-        return self._run.is_closed
-
-    def read(self, timeout: float | None = None) -> npt.NDArray[Any] | None:
-        """The next block; None at the end."""
-        if (before := self._silence()) is not None:
-            return before
-        try:
-            block = self._run.read_frame(timeout)
-        except DecoderError:
-            if (last := self._last_block()) is None:
-                raise
-            return last
-        return self._last_block() if block is None else self._shaped(block)
-
-    async def read_async(self) -> npt.NDArray[Any] | None:
-        """`read` for asyncio. A task that is cancelled while it waits loses nothing."""
-        if (before := self._silence()) is not None:
-            return before
-        try:
-            block = await self._run.read_frame_async()
-        except DecoderError:
-            if (last := self._last_block()) is None:
-                raise
-            return last
-        return self._last_block() if block is None else self._shaped(block)
-
-    def close(self) -> None:
-        """Ends FFmpeg at once. What was delivered stays valid. May be called again."""
-        self._run.close()
-
-    def end_collected(self) -> None:
-        """Ends FFmpeg when the garbage collector takes the decoder."""
-        self._run.end_collected()
-
-    def _arguments(self) -> list[str]:
-        chosen, form, settings = self._chosen, self._form, self._chosen.options.settings
-        seek, zero_s = audio_arguments(chosen.options.start, chosen.opened.url, chosen.media, chosen.audio)
-        is_own = form.matrix is None and form.channels == chosen.audio.channels
-        layout = unusual_layout(chosen.audio) if is_own else None
-        filters = [*self._trims(zero_s), *filters_for(form, layout)]
-        container = SAMPLES[form.dtype]
-        return [
-            *seek,
-            *(() if settings.threads is None else ("-threads", str(settings.threads))),
-            *endpoints.confining_arguments(
-                chosen.opened.url, () if chosen.options.follow_playlists else (chosen.media.container,)
-            ),
-            *option_arguments(chosen.options.input_options or {}),
-            *read_arguments(chosen.opened.url, chosen.media.container),
-            *("-map", f"0:{chosen.audio.index}", "-vn", "-sn", "-dn"),
-            *("-filter:a", ",".join(filters)),
-            *(() if layout is not None else ("-ac", str(form.channels))),
-            # Unbuffered: if FFmpeg fails, all packets that it has made arrive.
-            *("-avioflags", "direct", "-c:a", f"pcm_{container}", "-f", container, "pipe:1"),
-        ]
-
-    def _trims(self, zero_s: float) -> list[str]:
-        """FFmpeg's filters for a part of the sound, whose time `zero_s` is their 0. Notes the silence before it."""
-        chosen, rate = self._chosen, self._form.sample_rate
-        begins_s, start, duration = chosen.audio.start_s, chosen.options.start, chosen.options.duration
-        first_s = None if start is None else start + chosen.media.zero_s
-        late_s = 0.0 if first_s is None or begins_s is None else max(0.0, begins_s - first_s)
-        if start is None or late_s:
-            # FFmpeg before 8 also outputs the priming samples before that time, which are no sound: 21 ms of AAC.
-            first_s = begins_s if containers.known(chosen.media.container).has_elements else None
-        lead_s = late_s if duration is None else min(late_s, duration)
-        # Samples of silence that are still to come.
-        self._silent = round(lead_s * rate)
-        trim = [] if first_s is None else [f"start={format_seconds(first_s - zero_s)}"]
-        if duration is not None:
-            # It counts from the first sample. To the filter, a duration of less than half a sample is none.
-            left_s, own = duration - self._silent / rate, chosen.audio.sample_rate
-            is_over = round(left_s * own) < 1
-            trim.append("end_sample=0" if is_over else f"duration={format_seconds(left_s)}")
-            # FFmpeg makes new filters where the sound changes its channels or its rate: that one starts to count again.
-            latest_s = (begins_s or 0.0) + _LATEST_S
-            ends_s = left_s + (latest_s if first_s is None else max(first_s, latest_s))
-            # A sample later, because each time is rounded.
-            trim.append(f"end={format_seconds(ends_s - zero_s + 1 / own)}")
-        return [f"atrim={one}" for one in trim]
-
-    def _between_s(self) -> tuple[float | None, float | None]:
-        """The part of the file's clock to decode; None for an open end."""
-        chosen = self._chosen
-        from_s = None if chosen.options.start is None else chosen.options.start + chosen.media.zero_s
-        begins_s = (chosen.audio.start_s or 0.0) if from_s is None else from_s
-        return from_s, None if chosen.options.duration is None else begins_s + chosen.options.duration
-
-    def _silence(self) -> npt.NDArray[Any] | None:
-        """The next block of the silence before the sound; None after its end."""
-        if self._run.is_inherited or not self._silent:
-            return None
-        self._run.check_open()
-        with self._lock:
-            samples = min(self._silent, BLOCK_SAMPLES)
-            self._silent -= samples
-        return silence((samples, self._form.channels), self._form.dtype) if samples else None
-
-    def _last_block(self) -> npt.NDArray[Any] | None:
-        """The last block, which is shorter than the others, once; None if there is none."""
-        with self._lock:
-            rest, self._run.rest = self._run.rest, None
-        return None if rest is None or rest.nbytes < self._sample_bytes else self._shaped(rest)
-
-    def _shaped(self, block: Frame) -> npt.NDArray[Any]:
-        view, channels = memoryview(block), self._form.channels
-        samples = view.nbytes // self._sample_bytes  # an incomplete last one is left out
-        return np.frombuffer(view, self._form.dtype, samples * channels).reshape(samples, channels)
-
-
-class _Blocks(OnDemand[Frame]):
-    """The run of FFmpeg that writes blocks of samples.
 
     Attributes:
-        rest: what FFmpeg wrote after the last whole block.
+        chosen: as above.
+        has_sought: FFmpeg begins in the middle of the file.
     """
 
-    rest: Frame | None = None
+    length, is_lossless, unit_samples, dropped = None, True, 1.0, 0
 
     def __init__(
         self,
-        chosen: ProgramInput,
-        new_session: Callable[[], DecodeSession[Frame]],
-        *,
-        between_s: tuple[float | None, float | None],
+        program: str,
+        chosen: SoundInput,
+        options: AudioDecodeOptions,
+        ends_s: float | None,
+        title: str,
     ) -> None:
-        opened, media, audio = chosen.opened, chosen.media, chosen.audio
-        super().__init__(opened, opened.url, media, audio.index, is_strict=chosen.is_strict)
-        self._place, self._between_s, self._new_session = (opened.url, media, audio), between_s, new_session
+        url, media, audio = self._place = chosen.opened.url, chosen.media, chosen.audio
+        super().__init__(
+            *(program, chosen.opened, url, media, audio.index, options.settings, title),
+            is_strict=chosen.is_strict,
+        )
+        self.chosen, self._options = chosen, options
+        self._seek, self._zero_s = audio_arguments(options.start, url, media, audio)
+        self.has_sought = "-ss" in self._seek
+        # The part of the file's clock.
+        self._from_s = None if options.start is None else options.start + media.zero_s
+        self._until_s = None if ends_s is None else ends_s + media.zero_s
 
-    def _make_session(self) -> DecodeSession[Frame]:
-        return self._new_session()
+    def _arguments(self) -> list[str]:
+        (url, media, audio), options = self._place, self._options
+        threads, encoder = (
+            options.settings.threads,
+            _ENCODERS.get((audio.sample_format or "").rstrip("p"), "f64le"),
+        )
+        end = []
+        if self._until_s is not None:
+            # It also comes to an end soon after the part, and says nothing of what follows.
+            end = ["-filter:a", f"atrim=end={format_seconds(self._until_s - self._zero_s + _LATEST_S)}"]
+        return [
+            *self._seek,
+            *(() if threads is None else ("-threads", str(threads))),
+            *endpoints.confining_arguments(url, () if options.follow_playlists else (media.container,)),
+            *option_arguments(options.input_options or {}),
+            *read_arguments(url, media.container),
+            *("-map", f"0:{audio.index}", "-vn", "-sn", "-dn", "-ar", str(audio.sample_rate), *end),
+            *writing_arguments(1, "-c:a", f"pcm_{encoder}"),
+        ]
 
-    def read_frame(self, timeout: float | None) -> Frame | None:
-        frame = super().read_frame(timeout)
-        self._check_program(frame)
-        return frame
+    def _new_output(self, output: FileIO) -> ProgramOutput:
+        return ProgramOutput(output, Fraction(1, self._place[2].sample_rate), self._settings.policy)
 
-    async def read_frame_async(self) -> Frame | None:
-        frame = await super().read_frame_async()
-        self._check_program(frame)
-        return frame
+    def frames(self) -> Iterator[AudioFrame]:
+        """The frames, whose times count samples by the file's clock."""
+        zero = round(self._zero_s * self._place[2].sample_rate)
+        while (read := self.session.read()) is not None:
+            self._check_codec()
+            self._count += 1
+            for frame in read[1].decode():
+                frame.pts = read[0] + zero
+                yield frame
 
-    def _check_program(self, frame: Frame | None) -> None:
-        """Raises if FFmpeg is too old for the sound, and doesn't say so."""
-        run, own, reason = self.session, self._place[2].codec, None
-        programs = run.process.log.codec or own
-        # Of other PCM it makes noise. Packets of other codecs say what they are.
+    def _check_codec(self) -> None:
+        """Raises if FFmpeg makes noise of PCM, because it is too old. Packets of other codecs say what they are."""
+        own = self._place[2].codec
+        programs = self.session.process.log.codec or own
         if programs != own and own.startswith("pcm_") and programs.startswith("pcm_"):
-            reason, self.rest = f"the audio is {own}, which this FFmpeg reads as {programs}", None
-        elif frame is None and not run.reader.stats.bytes_read and has_sound(*self._place, *self._between_s):
-            reason = f"this FFmpeg decodes nothing of the audio, which is {own}"
-        if reason is not None:
-            raise run.failure(f"{self._opened.path}: {reason}", run.delivered, _NEWER)
+            self._fail(f"the audio is {own}, which this FFmpeg reads as {programs}")
 
-    def _end_of(self, run: DecodeSession[Frame]) -> End:
-        self.rest = cast("Reader", run.reader).take_rest()
+    def _fail(self, reason: str) -> None:
+        raise self.session.failure(f"{self._opened.path}: {reason}", self._count, _NEWER)
+
+    def _end_of(self, run: DecodeSession) -> End:
+        if not self._count and not self.has_enough and has_sound(*self._place, self._from_s, self._until_s):
+            self._fail(f"this FFmpeg decodes nothing of the audio, which is {self._place[2].codec}")
         return super()._end_of(run)
 
-    def _end_of_file(self, run: DecodeSession[Frame]) -> End:
-        is_part = self._between_s[1] is not None
-        return End(None if is_part else why_sound_incomplete(*self._place))
+    def _end_of_file(self, run: DecodeSession) -> End:
+        return End(None if self._until_s is not None else why_sound_incomplete(*self._place))
+
+
+class _Placed(PlacedSound):
+    """The samples of an FFmpeg program in the form in which they are delivered, in sequence."""
+
+    def __init__(self, run: SoundRun, form: SampleForm) -> None:
+        super().__init__(cast("OpenSound", run), form)
+        self._run = run
+
+    def _begun(self, begin: int) -> tuple[int, int, Iterator[AudioFrame]]:
+        frames, chosen = self._run.frames(), self._chosen
+        if (first := next(frames, None)) is None:
+            return 0, 0, frames
+        at = (first.pts or 0) - round((chosen.audio.start_s or 0.0) * self._own)
+        if not self._run.has_sought:
+            # FFmpeg before 8 also outputs the priming samples of Matroska, which are no sound: 21 ms of AAC.
+            at = min(0, at) if chosen.container.has_elements else 0
+        return at, max(0, -at), chain([first], frames)
+
+    def _layout_of(self, kind: Kind) -> str | None:
+        audio = self._chosen.audio  # NUT doesn't tell the layout
+        return audio.channel_layout if kind.channels == audio.channels else None
+
+
+class ProgramSound(FromChild[npt.NDArray[Any]], SoundEngine):
+    """Gives blocks of samples that an FFmpeg program makes.
+
+    Args:
+        run: FFmpeg.
+        form, title, part: as for `SoundEngine`.
+        reason: why it reads.
+        queue_items: of the settings.
+    """
+
+    def __init__(
+        self,
+        run: SoundRun,
+        form: SampleForm,
+        title: str,
+        part: tuple[int, int | None],
+        reason: str,
+        queue_items: int | None,
+    ) -> None:
+        super().__init__(cast("OpenSound", run), form, title, part)
+        self._may_hang, self._output = True, run
+        self._read_from(run, DecoderEngine("ffmpeg", reason), queue_items)
+
+    def _placed(self) -> PlacedSound:
+        return _Placed(self._output, self._form)
+
+    def _finish(self) -> None:
+        self._output.has_enough = self._stop is not None and self._place >= self._stop
+        super()._finish()

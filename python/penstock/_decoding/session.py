@@ -1,4 +1,4 @@
-"""A running FFmpeg that decodes, and the reader of its output.
+"""A child process that decodes: it starts when it is needed, and its end tells whether all is well.
 
 Measured against alternatives (H.264 1080p to RGB, 2-core x86-64 VM, FFmpeg 5.1, 2026-11-23; CPU time a frame, frames a
 second): the FFmpeg program 11.3 ms, 146; OpenCV 9.3 ms, 182; ``ffmpeg -f null`` 6.8 ms, 252; a child process with libav
@@ -19,13 +19,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from io import FileIO
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from penstock._common.deadline import Deadline
 from penstock._common.messages import argument, plural
 from penstock._common.ownership import Closable
 from penstock._facts.completeness import End, other_codecs
-from penstock._facts.info import MediaInfo
+from penstock._facts.info import MediaInfo, Track
 from penstock._facts.source import Source
 from penstock._facts.told_damage import told_damage
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT
@@ -35,16 +34,16 @@ from penstock._ffmpeg.program.messages import has_no_frames
 from penstock._ffmpeg.program.process import FFmpegProcess, Session, warn_unclosed
 from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock._native import AppliedPolicy
-from penstock.errors import ClosedError, DecoderError, FFmpegError, StalledError, TruncatedStreamError
+from penstock.errors import ClosedError, DecoderError
 
 if TYPE_CHECKING:
-    from penstock._native import Reader
+    from penstock._decoding.confined_output import ConfinedOutput
+    from penstock._decoding.program_frames import ProgramOutput
 
 # Guessed: an FFmpeg that has closed its output exits within this time. If it has reported its end, that is all.
 END_GRACE_S = 5.0
 # Guessed: an FFmpeg that was killed is gone within milliseconds, unless the kernel has it wait for a lost server.
 KILL_GRACE_S = 2.0
-LATE = "FFmpeg delivered nothing"
 # FFmpeg's messages about a packet of which a part is missing, or which begins another file, and what to do.
 _GAPS = ("corrupt input packet", "Error parsing the packet header", "Header missing")
 _OVER_GAPS = (
@@ -56,40 +55,80 @@ _OVER_GAPS = (
 OTHER_SIZE = -(1 << 20)
 
 Stream = TypeVar("Stream")
-Item = TypeVar("Item")
-Item_co = TypeVar("Item_co", covariant=True)
 
 
-class Reading(Protocol[Item_co]):
-    """What reads FFmpeg's output ahead: a native `Reader` of blocks of samples, or `ProgramFrames`."""
+class ChildSession(Session):
+    """A running child that decodes."""
+
+    error = DecoderError
 
     @property
-    def stats(self) -> Any:
-        """What it has done, with `frames_delivered`."""
+    def is_done(self) -> bool:
+        """Whether nothing is lost if it is dropped now."""
+        raise NotImplementedError
 
-    def read(self, timeout: float) -> Item_co | None:
-        """The next one; None at the end."""
+    @property
+    def delivered(self) -> int:
+        """Frames that were read from it."""
+        raise NotImplementedError
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, or belongs to another process."""
+        return not self.is_open or self.is_inherited
+
+    def progress(self) -> str:
+        return f"delivered {plural(self.delivered, 'frame')}"
+
+    def check_usable(self) -> None:
+        """Checks that it was not closed, and that this process started it."""
+        self.check_owner()
+        if not self.is_open:
+            raise ClosedError("the decoder is closed")
 
     def close(self) -> None:
-        """Stops reading."""
+        """Ends the child at once. May be called again, also by a signal handler."""
+        self.abandon()
+        if not self.is_inherited:
+            self.process.wait(KILL_GRACE_S)
+
+    def abandon(self) -> None:
+        """Kills the child without waiting: for a finalizer, which may run on any thread."""
+        self.mark_closed()
+        # In the child of a fork, the pipes are closed, and another thread may have held a lock.
+        if not self.is_inherited:
+            self.process.kill()
+            self.disconnect()
+            self.process.close_pipes()
+
+    def end_collected(self) -> None:
+        """Ends the child when the garbage collector takes the decoder, with a `ResourceWarning` before the end."""
+        if self.is_closed:
+            return
+        is_done = self.is_done
+        self.abandon()
+        if not is_done:
+            warn_unclosed(self)
+
+    def end_at_exit(self) -> None:
+        self.close()
 
 
-class DecodeSession(Session, Generic[Item]):
-    """A running FFmpeg that writes frames, or blocks of samples.
+class DecodeSession(ChildSession):
+    """A running FFmpeg that writes NUT.
 
     Args:
-        new_reader: starts to read from its output.
+        new_output: begins to read from its output.
         is_strict: FFmpeg exits at the first error instead of going on.
         sandbox: what FFmpeg may do; None if it may do all.
 
     Attributes:
-        reader: what reads from its output.
-        has_succeeded: whether FFmpeg has written all that it had to; None until it has ended and all frames were read.
+        output: what reads from its output.
+        has_succeeded: whether FFmpeg has written all that it had to; None until it has ended.
     """
 
-    error = DecoderError
     # Set by `start`.
-    reader: Reading[Item]
+    output: ProgramOutput | ConfinedOutput
 
     def __init__(
         self,
@@ -98,7 +137,7 @@ class DecodeSession(Session, Generic[Item]):
         *,
         title: str,
         settings: DecoderSettings,
-        new_reader: Callable[[FileIO], Reading[Item]],
+        new_output: Callable[[FileIO], ProgramOutput | ConfinedOutput],
         is_strict: bool,
         sandbox: Sandbox | None = None,
     ) -> None:
@@ -114,169 +153,84 @@ class DecodeSession(Session, Generic[Item]):
         super().__init__(process, title, settings.stall_timeout)
         self.has_succeeded: bool | None = None
         self._ending = threading.Lock()
-        self._grace: Deadline | None = None  # once FFmpeg has closed its output
-        self._new_reader = new_reader
+        self._new_output = new_output
 
     def connect(self) -> None:
-        self.reader = self._new_reader(self.process.stdout)
-        # The reader has a duplicate, and FFmpeg must notice at once when that is closed.
+        self.output = self._new_output(self.process.stdout)
+        # The output has a duplicate, and FFmpeg must notice at once when that is closed.
         self.process.stdout.close()
 
     def disconnect(self) -> None:
-        if hasattr(self, "reader"):
-            self.reader.close()
+        if hasattr(self, "output"):
+            self.output.close()
 
     @property
-    def is_closed(self) -> bool:
-        return not self.is_open or self.is_inherited
+    def is_done(self) -> bool:
+        return self.has_succeeded is not None
 
     @property
     def delivered(self) -> int:
-        """Frames that callers received."""
-        delivered: int = self.reader.stats.frames_delivered
-        return delivered
+        return self.output.count
 
-    def read(self, timeout: float | None = None) -> Item | None:
-        """The next frame; None at the end, when FFmpeg has exited."""
-        deadline = Deadline(timeout)
-        self.check_open()
-        if self.has_succeeded is not None:
-            return None
-        with self.logged_stalls():
-            frame = self.wait_for(self._take, deadline, LATE)
-            if frame is None:
-                self._end(deadline)
-            return frame
+    def read(self) -> tuple[int, Any] | None:
+        """The next packet, with its time; None at the end, when FFmpeg has exited. Waits as long as it takes."""
+        if (packet := self.output.read()) is None:
+            self.finish()
+        return packet
 
-    async def read_async(self) -> Item | None:
-        """`read` for asyncio. A task that is cancelled while it waits loses no frame."""
-        self.check_open()
-        if self.has_succeeded is not None:
-            return None
-        with self.logged_stalls():
-            frame = await self.wait_for_async(self._take, cast("Reader", self.reader)._ready)
-        if frame is None:
-            import asyncio  # slow to import; a program that uses asyncio has done so
-
-            await asyncio.to_thread(self._end, Deadline(None))
-        return frame
+    @property
+    def is_left_running(self) -> bool:
+        """Whether FFmpeg has ended, but what its wrapper has started keeps the pipe open."""
+        return self.process.seconds_since_end() >= DRAIN_GRACE_S and self.output.waits()
 
     def finish(self) -> None:
-        """Goes on as at the end of FFmpeg's output, which a program that FFmpeg's wrapper has started keeps open."""
-        self._end(Deadline(None))
-
-    def close(self) -> None:
-        """Ends FFmpeg and the reader at once. May be called again."""
-        self.abandon()
-        if not self.is_inherited:
-            self.process.wait(KILL_GRACE_S)
-
-    def abandon(self) -> None:
-        """Kills FFmpeg without waiting: for a finalizer, which may run on any thread."""
-        self.mark_closed()
-        self._let_go()
-
-    def end_collected(self) -> None:
-        """Ends FFmpeg when the garbage collector takes the decoder, with a `ResourceWarning` before the last frame."""
-        if self.is_closed:
-            return
-        self.abandon()
-        if self.has_succeeded is None:
-            warn_unclosed(self)
-
-    def end_at_exit(self) -> None:
-        self.close()
-
-    def progress(self) -> str:
-        return f"delivered {plural(self.delivered, 'frame')}"
-
-    def check_open(self) -> None:
-        """Checks that it was not closed."""
-        self.check_owner()
-        if not self.is_open:
-            raise ClosedError("the decoder is closed")
-
-    def _take(self, timeout_s: float) -> Item | None:
-        """A frame; None at the end of FFmpeg's output."""
-        try:
-            return self.reader.read(timeout_s)
-        except TruncatedStreamError:
-            return None
-        except StalledError as stalled:
-            read = self.reader.stats
-            is_between_frames = read.bytes_read == read.frames_read * stalled.bytes_pending
-            if self.process.seconds_since_end() < DRAIN_GRACE_S or not is_between_frames:
-                raise
-            return None  # what a wrapper of FFmpeg has left running keeps the pipe open
-        except ClosedError:
-            self.check_open()
-            return None  # another thread saw the end first and closed the reader
-
-    def _end(self, deadline: Deadline) -> None:
-        """FFmpeg has closed its output: notes whether it succeeded, unless `close` has killed it in another thread.
-
-        Raises:
-            StalledError: FFmpeg had not exited at the deadline.
-        """
+        """Notes whether FFmpeg succeeded, which has closed its output, unless `close` has killed it."""
         with self._ending:
-            self.check_open()
+            self.check_usable()
             if self.has_succeeded is not None:
                 return  # another thread was first
-            process, is_late = self.process, False
-            self._grace = grace = self._grace or Deadline(END_GRACE_S)
-            if not process.wait(deadline.at_most(grace.at_most(END_GRACE_S))):
-                if not grace.is_over():
-                    raise deadline.late(LATE)
-                is_late = True
+            process = self.process
+            if is_late := not process.wait(END_GRACE_S):
                 process.kill()
                 process.wait()
-            self.check_open()
+            self.check_usable()
             self.has_succeeded = process.has_succeeded or (is_late and process.is_complete)
-            self._let_go()
-
-    def _let_go(self) -> None:
-        if not self.is_inherited:  # where a fork has closed the pipe, and another thread may have held a lock
-            self.process.kill()
-            self.reader.close()
+            process.kill()
+            self.output.close()
 
 
-class OnDemand(Closable, Generic[Item]):
-    """A run of FFmpeg that starts when it is needed, and what its end means.
+Child = TypeVar("Child", bound=ChildSession)
+
+
+class ChildRun(Closable, Generic[Child]):
+    """A run of a child that starts when it is needed, and what its end means.
 
     Args:
         opened: what the caller gave.
-        source, media, index: what FFmpeg reads, the facts about it, and the number of the stream.
-        is_strict: damage is an error, although FFmpeg goes on.
-        sandbox: what FFmpeg may do; None if it may do all.
 
     Attributes:
+        run: the child; None before its start.
         warning: what is to be said of the file at its end; None if that is nothing.
+        account: None. Its frames have no packets that can be read again.
     """
 
-    def __init__(
-        self,
-        opened: Source,
-        source: str,
-        media: MediaInfo,
-        index: int,
-        *,
-        is_strict: bool,
-        sandbox: Sandbox | None = None,
-    ) -> None:
+    account = None
+    is_left_running = False
+
+    def __init__(self, opened: Source) -> None:
         super().__init__()
-        self._opened, self._source, self._media = opened, source, media
-        self._is_strict, self._sandbox = is_strict, sandbox
-        self._other_codecs = other_codecs(media, index)  # whose damage doesn't matter
-        self.run: DecodeSession[Item] | None = None
+        self._opened = opened
+        self.run: Child | None = None
         self.warning: str | None = None
+        self._count = 0  # frames, or the like, that were read
         self._is_judged = False
-        self._failure: FFmpegError | None = None
+        self._failure: DecoderError | None = None
         self._judging = threading.Lock()
         self._starting = threading.RLock()  # a signal handler may close the decoder
 
     @property
-    def session(self) -> DecodeSession[Item]:
-        """The run of FFmpeg, which the first use starts."""
+    def session(self) -> Child:
+        """The child, which the first use starts."""
         if self.run is None:
             self.check_owner()
             with self._starting:
@@ -286,30 +240,7 @@ class OnDemand(Closable, Generic[Item]):
                     self.run.close()
         return self.run
 
-    def read_frame(self, timeout: float | None) -> Item | None:
-        """What FFmpeg writes next; None at the end, if all is well."""
-        run = self.session
-        if (frame := run.read(timeout)) is None:
-            self._judge(run)
-        return frame
-
-    async def read_frame_async(self) -> Item | None:
-        """`read_frame` for asyncio. A task that is cancelled while it waits loses no frame."""
-        run = self.session
-        if (frame := await run.read_async()) is None:
-            import asyncio  # slow to import; a program that uses asyncio has done so
-
-            await asyncio.to_thread(self._judge, run)
-        return frame
-
-    def finish(self) -> None:
-        """Finds out whether all is well, though FFmpeg's output has no end."""
-        run = self.session
-        run.finish()
-        self._judge(run)
-
-    def _start(self) -> DecodeSession[Item]:
-        """Starts FFmpeg."""
+    def _start(self) -> Child:
         run = self._make_session()
         try:
             run.start()
@@ -319,31 +250,142 @@ class OnDemand(Closable, Generic[Item]):
             raise
         return run
 
-    def _make_session(self) -> DecodeSession[Item]:
-        """A run that has not started."""
+    def _make_session(self) -> Child:
+        """A child that has not started."""
         raise NotImplementedError
 
-    def _judge(self, run: DecodeSession[Item]) -> None:
+    def finish(self) -> None:
         """Finds out at the end whether all is well. Raises why it is not, the same at each call."""
+        run = self.session
         with self._judging:
             if not self._is_judged:
-                end = self._end_of(run)
-                if end.reason is not None:
-                    advice = _OVER_GAPS if any(gap in run.process.log.text for gap in _GAPS) else None
-                    self._failure = run.failure(
-                        f"{self._opened.path}: {end.reason}", self._given(run), advice
-                    )
-                self.warning, self._is_judged = end.warning, True
+                try:
+                    self.warning = self._judged(run)
+                except DecoderError as failure:
+                    self._failure = failure
+                self._is_judged = True
         if self._failure is not None:
             raise self._failure
 
-    def _given(self, run: DecodeSession[Item]) -> int:
-        """How many frames were given to the caller."""
-        return run.delivered
+    def _judged(self, run: Child) -> str | None:
+        """What is to be said of the file. Raises why reading has failed."""
+        raise NotImplementedError
 
-    def _end_of(self, run: DecodeSession[Item]) -> End:
+    def lend(self) -> None:
+        """Nothing: no file is open."""
+
+    def resume(self, given: int, _: int | None) -> None:
+        """Goes on, if no frame is lost."""
+        if given != self._count:
+            raise DecoderError(f"{self._opened.path}: frame {given} is lost, and can't be read again")
+
+    def end(self, _: Track) -> End:
+        """Nothing: `finish` tells."""
+        return End()
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id; None before it has started."""
+        return None if self.run is None else self.run.process.pid
+
+    @property
+    def policy(self) -> AppliedPolicy | None:
+        """The policy that the child started with; None if none was given, and before it has started."""
+        return None if self.run is None else self.run.process.policy
+
+    def stop(self) -> None:
+        """Ends the child at once. May be called again."""
+        self._is_closed = True
+        with nullcontext() if self.is_inherited else self._starting:
+            if self.run is not None:
+                self.run.close()
+        self._opened.stop_feeding()
+
+    def close(self) -> None:
+        """The same, and closes the pipe. No thread may read."""
+        self.stop()
+
+    def end_collected(self) -> None:
+        """Ends the child when the garbage collector takes the decoder."""
+        if self.run is not None:
+            self.run.end_collected()
+
+
+class FFmpegRun(ChildRun[DecodeSession]):
+    """A run of FFmpeg.
+
+    Args:
+        program: FFmpeg.
+        opened: what the caller gave.
+        source, media, index: what FFmpeg reads, the facts about it, and the number of the stream.
+        is_strict: damage is an error, although FFmpeg goes on.
+        sandbox: what FFmpeg may do; None if it may do all.
+    """
+
+    def __init__(
+        self,
+        program: str,
+        opened: Source,
+        source: str,
+        media: MediaInfo,
+        index: int,
+        settings: DecoderSettings,
+        title: str,
+        *,
+        is_strict: bool,
+        sandbox: Sandbox | None = None,
+    ) -> None:
+        super().__init__(opened)
+        self._program, self._source, self._media = program, source, media
+        self._settings, self._title = settings, title
+        self._is_strict, self._sandbox = is_strict, sandbox
+        self._other_codecs = other_codecs(media, index)  # whose damage doesn't matter
+        #: Nothing more is wanted.
+        self.has_enough = False
+
+    def _make_session(self) -> DecodeSession:
+        return DecodeSession(
+            self._program,
+            self._arguments(),
+            title=self._title,
+            settings=self._settings,
+            new_output=self._new_output,
+            is_strict=self._is_strict,
+            sandbox=self._sandbox,
+        )
+
+    def _arguments(self) -> list[str]:
+        """FFmpeg's arguments."""
+        raise NotImplementedError
+
+    def _new_output(self, output: FileIO) -> ProgramOutput | ConfinedOutput:
+        """Begins to read FFmpeg's output."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        super().close()
+        if self.run is not None and hasattr(self.run, "output"):
+            self.run.output.release()
+
+    @property
+    def is_left_running(self) -> bool:  # type: ignore[override]
+        """Whether FFmpeg has ended, but what its wrapper has started keeps the pipe open."""
+        return self.session.is_left_running
+
+    def _judged(self, run: DecodeSession) -> str | None:
+        if self.has_enough:
+            run.process.kill()
+        run.finish()
+        run.has_succeeded = run.has_succeeded or self.has_enough
+        end = self._end_of(run)
+        if end.reason is not None:
+            advice = _OVER_GAPS if any(gap in run.process.log.text for gap in _GAPS) else None
+            raise run.failure(f"{self._opened.path}: {end.reason}", self._count, advice)
+        return end.warning
+
+    def _end_of(self, run: DecodeSession) -> End:
         """What the end of FFmpeg means: why reading has failed, and what to say of the file."""
-        process, after = run.process, f"after {plural(self._given(run), 'frame')}"
+        process, after = run.process, f"after {plural(self._count, 'frame')}"
         said = process.log.text
         if process.returncode not in (0, None) and has_no_frames(said):
             return End("the video stream has no frames that FFmpeg can decode")
@@ -377,36 +419,13 @@ class OnDemand(Closable, Generic[Item]):
         """The warning to give for FFmpeg's messages of damage, if only the beginning is damaged; else None."""
         return None
 
-    def _is_all_asked_for(self, run: DecodeSession[Item]) -> bool:
+    def _is_all_asked_for(self, run: DecodeSession) -> bool:
         """Whether the caller asked for no more than was delivered, whatever follows in the file."""
         return False
 
-    def _end_of_file(self, run: DecodeSession[Item]) -> End:
+    def _end_of_file(self, run: DecodeSession) -> End:
         """What shows at the end of the file, although FFmpeg has succeeded."""
         raise NotImplementedError
-
-    @property
-    def pid(self) -> int | None:
-        """FFmpeg's process id; None before FFmpeg has started."""
-        return None if self.run is None else self.run.process.pid
-
-    @property
-    def policy(self) -> AppliedPolicy | None:
-        """The policy that FFmpeg started with; None if none was given, and before FFmpeg has started."""
-        return None if self.run is None else self.run.process.policy
-
-    def close(self) -> None:
-        """Ends FFmpeg at once. What was delivered stays valid. May be called again."""
-        self._is_closed = True
-        with nullcontext() if self.is_inherited else self._starting:
-            if self.run is not None:
-                self.run.close()
-        self._opened.stop_feeding()
-
-    def end_collected(self) -> None:
-        """Ends FFmpeg when the garbage collector takes the decoder."""
-        if self.run is not None:
-            self.run.end_collected()
 
 
 class DecoderBase:

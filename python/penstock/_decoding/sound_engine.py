@@ -35,7 +35,6 @@ class SoundEngine(Turns[npt.NDArray[Any]]):
     """
 
     late = "libav decoded no audio"
-    pid = policy = None
 
     def __init__(self, opened: OpenSound, form: SampleForm, title: str, part: tuple[int, int | None]) -> None:
         self._is_file = endpoints.is_path(opened.chosen.opened.url)
@@ -88,12 +87,13 @@ class SoundEngine(Turns[npt.NDArray[Any]]):
 
     def _fill(self, deadline: Deadline) -> None:
         """Decodes until there is a block, or the end."""
+        sound = self._sound = self._sound or self._placed()
         if self._blocks is None:
-            self._sound = self._sound or self._placed()
-            self._blocks = self._sound.blocks(self._place)
+            self._blocks = sound.blocks(self._place)
             self._is_fed = self._stop is not None and self._place >= self._stop
         while not self._is_fed and sum(len(one.samples) for one in self._ahead) < BLOCK_SAMPLES:
             self.check_usable()
+            sound.due = self._place + BLOCK_SAMPLES
             try:
                 block = next(self._blocks, None)
             except (DecoderError, StalledError) as failure:

@@ -10,13 +10,16 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager, suppress
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from penstock._common.daemon import Daemon
 from penstock._common.deadline import Deadline
 from penstock._common.ownership import Closable
 from penstock._decoding.open_video import keep_in_child
 from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from penstock._native import AppliedPolicy
 
 T = TypeVar("T")
 
@@ -69,6 +72,16 @@ class Turns(Closable, Generic[T]):
     def _free(self) -> None:
         """Closes the file."""
         raise NotImplementedError
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the child that it reads from; None without one, and before its start."""
+        return None
+
+    @property
+    def policy(self) -> AppliedPolicy | None:
+        """The policy that the child started with; None if it has none."""
+        return None
 
     # --- reading -----------------------------------------------------------------------------------------------------
 

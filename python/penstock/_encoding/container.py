@@ -1,4 +1,4 @@
-"""The times that containers hold, and their steps."""
+"""The rates that containers can have."""
 
 from __future__ import annotations
 
@@ -7,16 +7,10 @@ from fractions import Fraction
 
 from penstock._common.messages import argument
 from penstock._encoding.sound import Sound
-from penstock._ffmpeg.command.arguments import TICK_S
 from penstock._ffmpeg.command.endpoints import Output
 
 # FFmpeg's reader of NUT ignores a frame rate of this or more (decode_info_header in libavformat/nutdec.c; 5.1 to 9).
 _TOO_MANY_FPS_WITH_SOUND = 1000
-
-
-def distinct_unit_s(output: Output) -> Fraction:
-    """Two frames must differ in their times by this unit, in seconds. Not checked if no step is the longest."""
-    return output.facts.least_step_s or output.facts.unit_s or TICK_S
 
 
 def rate_argument(rate: Fraction | None) -> str:

@@ -171,6 +171,7 @@ class Encoder(EncoderBase):
         DecoderError: if an audio or subtitle file is no media file, or has no audio or subtitles.
     """
 
+    # `make fmt` writes the arguments here, and those in Args above, from `Request`.
     @explains(
         "fps=30",
         **dict.fromkeys(("bitrate", "bit_rate", "b"), 'options={"b:v": "4M"}'),

@@ -158,6 +158,7 @@ class EncoderBase:
             await asyncio.to_thread(self._cut_off, cancelled)
 
     def __del__(self) -> None:
+        # A constructor that has raised leaves an object without the attribute.
         if getattr(self, "_started", None) is not None:
             self._session.end_collected()
 

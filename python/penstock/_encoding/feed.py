@@ -15,7 +15,6 @@ from penstock._common.deadline import Deadline
 from penstock._common.tensors import OnDevice
 from penstock._common.types import Data
 from penstock._encoding import nut
-from penstock._encoding.container import distinct_unit_s
 from penstock._encoding.frame_form import PLAIN, FrameForm
 from penstock._encoding.plan import EncodePlan
 from penstock._encoding.sound import checked_samples
@@ -332,10 +331,11 @@ class NutFeed(RawFeed):
             raise ValueError(
                 f"time_s must be later than the previous frame's {float(last_s):.6f} s, not {float(time_s):.6f} s"
             )
-        if (longest_s := self._plan.output.facts.longest_step_s) is None:
+        facts = self._plan.output.facts
+        if (longest_s := facts.longest_step_s) is None:
             return last
         # As FFmpeg rounds: a half goes up.
-        unit_s = distinct_unit_s(self._plan.output)
+        unit_s = facts.least_step_s or facts.unit_s or TICK_S
         units = [math.floor(one / unit_s + Fraction(1, 2)) for one in (last_s, time_s)]
         if units[0] == units[1] or time_s - last_s > longest_s:
             raise ValueError(

@@ -174,6 +174,7 @@ def _fits(shape: tuple[int, ...], wanted: Wanted) -> bool:
     layout = wanted.layout
     samples = layout.frame_bytes // layout.sample_bytes
     if len(layout.planes) > 1:
+        # All planes below each other, as OpenCV has them; or one array a plane, where all planes are of one size.
         in_rows = (samples // layout.width, layout.width)
         one_by_one = (len(layout.planes), *layout.planes[0])
         return prod(shape) == samples and squeezed(shape) in (squeezed(in_rows), squeezed(one_by_one))

@@ -91,6 +91,7 @@ class Labels:
         # FFmpeg would copy those of a sound's file.
         if not any(name.startswith("map_metadata") for name in options):
             arguments += ["-map_metadata:g", "-1"]
+        # Input 0 has the frames; 1 the subtitles, or else the chapters; 2 the chapters behind subtitles.
         if self.subtitles is not None:
             arguments += [] if is_mapped else ["-map", "0"]
             arguments += ["-map", "1:s:0", "-c:s", self.subtitle_codec]

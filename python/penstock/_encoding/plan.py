@@ -355,12 +355,7 @@ def _destination(request: Request) -> _Destination:
     program = capabilities.find_ffmpeg(request.settings.ffmpeg)
     options = dict(request.options or {})
     _check_options(options)
-    container_format = options.pop("f", None)
-    if container_format is not None and not isinstance(container_format, str):
-        raise ValueError(
-            f"options['f'] must be FFmpeg's name of a container, such as 'mp4', not {container_format!r}"
-        )
-    output = Output.of(request.output, container_format)
+    output = Output.of(request.output, options.pop("f", None))
     if request.crash_safe:
         options |= crash_safety.options_for(program, output, options)
     return _Destination(program, output, encoders.with_loop(options, output))

@@ -32,8 +32,8 @@ OddSize = Literal["error", "pad"]
 class Request:
     """The arguments of an `Encoder`, by the same names. `plan` checks them.
 
-    ``make fmt`` writes the signature and the ``Args:`` of `Encoder` from this list, and `EncoderOptions`. Commands have
-    the options.
+    ``make fmt`` writes the parameters and the ``Args:`` of `Encoder` from these fields, and `EncoderOptions`. The
+    command line has each `CommandOption`.
     """
 
     output: str | os.PathLike[str] | BinaryIO

@@ -1,10 +1,14 @@
-"""A running child that reads a file in a sandbox, and sends answers in lines of JSON and records of a fixed size."""
+"""A running child that reads a file in a sandbox: each call of it is a line of JSON, and so is each answer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from io import FileIO
 
+from penstock._facts.exact_json import pack
 from penstock._ffmpeg.program.child import Flag, Lines
 from penstock._ffmpeg.program.process import FFmpegProcess
 from penstock._ffmpeg.program.sandbox import Sandbox
@@ -17,12 +21,12 @@ _ANSWER_BYTES = 64 << 20
 
 
 class ConfinedProcess(FFmpegProcess):
-    """FFmpeg's libraries in a process of their own: Python, to which the number of a pipe for records is passed last.
+    """FFmpeg's libraries in a process of their own: Python, to which the number of a pipe for frames is passed last.
 
     Args:
-        command: as from `Isolation.command`.
-        answers: how many lines it prints at most.
-        stdin: what it reads, which this closes; None for a pipe from us.
+        command: what it runs.
+        request: its first line: not in its arguments, which any user may read.
+        passed: a descriptor that it gets, too.
 
     Attributes:
         records: our end of that pipe.
@@ -32,33 +36,48 @@ class ConfinedProcess(FFmpegProcess):
     records: FileIO
 
     def __init__(
-        self, command: Sequence[str], sandbox: Sandbox, answers: int, stdin: FileIO | None = None
+        self,
+        command: Sequence[str],
+        sandbox: Sandbox,
+        request: Mapping[str, object],
+        passed: int | None = None,
     ) -> None:
         super().__init__(
             command[0], command[1:], is_strict=True, stdout=None, sandbox=sandbox, error=DecoderError
         )
         self.sandbox: Sandbox = sandbox
-        self._python, self._stdin_of_child = command, stdin
-        self._printed: list[bytes] = []
-        self._pending = bytearray()
-        self._came = tuple(Flag() for _ in range(answers))
+        self._python, self._request, self._passed = command, request, passed
+        self._pending, self._has_stopped = bytearray(), False
+        self._answers: list[bytes] = []
+        self._came: list[Flag] = []  # for each call
 
     @property
     def stderr(self) -> str:
         """The last lines of its standard error."""
         return self.log.text
 
+    def start(self) -> None:
+        super().start()
+        self._write(self._request)
+
+    def call(self, name: str, *arguments: object) -> int:
+        """Calls one of its functions. Returns the number of the call, for `answer`."""
+        self._came.append(Flag())
+        if self._has_stopped:
+            self._came[-1].set()
+        self._write([name, pack(arguments)])
+        return len(self._came) - 1
+
     def answer(self, number: int, timeout_s: float | None) -> bytes | None:
-        """The line of that number, from 0; empty if it has ended without. None if it does not come in time."""
+        """The answer to a call; empty if it has ended without. None if it doesn't come in time."""
         if not self._came[number].wait(timeout_s):
             return None
-        return self._printed[number] if number < len(self._printed) else b""
+        return self._answers[number] if number < len(self._answers) else b""
 
     def spawn(self) -> Program:
         records = self.channel_from()
         self.records = records.ours
-        if (stdin := self._stdin_of_child) is None:
-            self.stdin, stdin = self.pipe_to()
+        self.stdin, stdin = self.pipe_to()
         with (
             records,
             stdin,
@@ -71,18 +90,23 @@ class ConfinedProcess(FFmpegProcess):
                 stdout=stdout,
                 stderr=stderr,
                 channels=[records],
+                inherited=() if self._passed is None else (self._passed,),
                 sandbox=self.sandbox,
             )
+
+    def _write(self, said: object) -> None:
+        with suppress(BrokenPipeError):  # it has ended, which its answer shows
+            os.write(self.stdin.fileno(), json.dumps(said).encode() + b"\n")
 
     def _take(self, data: bytes) -> None:
         *lines, rest = data.split(b"\n")
         for line in lines:
-            if len(self._printed) == len(self._came):
+            if len(self._answers) == len(self._came):
                 self.kill()
                 return
-            self._printed.append(bytes(self._pending) + line)
+            self._answers.append(bytes(self._pending) + line)
             self._pending.clear()
-            self._came[len(self._printed) - 1].set()
+            self._came[len(self._answers) - 1].set()
         self._pending += rest
         if len(self._pending) > _ANSWER_BYTES:
             self.kill()
@@ -91,5 +115,6 @@ class ConfinedProcess(FFmpegProcess):
         try:
             super()._live()
         finally:
+            self._has_stopped = True
             for flag in self._came:
                 flag.set()

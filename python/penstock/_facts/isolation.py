@@ -4,36 +4,31 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Literal, Protocol, TypeVar, cast, get_type_hints
 
 from penstock._common.messages import plural
-from penstock._facts.completeness import Delivered, End
 from penstock._facts.confined_process import ConfinedProcess
-from penstock._facts.exact_json import pack, unpack
+from penstock._facts.exact_json import unpack
 from penstock._facts.info import MediaInfo
-from penstock._facts.part import Begins
+from penstock._facts.questions import Questions
 from penstock._facts.source import Source
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.program.child import CapturedChild, NotStartedError, TimedOutError, run
 from penstock._ffmpeg.program.sandbox import Sandbox, SandboxedFile
 from penstock.errors import DecoderError, StalledError
 
 T = TypeVar("T")
-SandboxedChild: TypeAlias = CapturedChild | ConfinedProcess
 
 # Chosen: libav reads the facts of a file in 0.02 s, and all packets of a file of 100 GB in 100 s.
 _CPU_S = 600
-# The child imports from where this process does, wherever that is. A request may have the key of a file: any user may
-# read the arguments of a process, but only its own user the environment.
-_REQUEST = "PENSTOCK_REQUEST"
-_PROGRAM = f"""\
-import importlib, json, os, sys
+# The child imports from where this process does, wherever that is.
+_PROGRAM = """\
+import importlib, json, sys
 sys.path[:] = json.loads(sys.argv[1])
-importlib.import_module(sys.argv[2]).main(json.loads(os.environ.pop("{_REQUEST}")), *map(json.loads, sys.argv[3:]))
+importlib.import_module(sys.argv[2]).main(int(sys.argv[3]))
 """
 # The kernel confines the thread that asks for it, and OpenBLAS starts others when NumPy is imported.
 _ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}
@@ -99,37 +94,28 @@ class Isolation:
         """The facts with the file's own name, whatever a child has called it."""
         return replace(media, path=self.path)
 
-    def about(self, index: int, ask: Ask | None = None) -> _AboutTrack:
+    def about(self, index: int, ask: Ask | None = None) -> Questions:
         """The questions about the video stream of that index, which `ask` asks; None has new children answer."""
 
         def ask_new(question: str, kind: type[T], *arguments: object) -> T:
-            return self.ask(question, kind, None, index, *arguments)
+            return self.ask("about", kind, None, index, question, *arguments)
 
-        return _AboutTrack(ask or ask_new)
+        return cast("Questions", _Asked(ask or ask_new))
 
-    def ask(
-        self, question: str, kind: type[T], timeout_s: float | None = None, index: int = 0, *arguments: object
-    ) -> T:
-        """The answer of a child in a sandbox, which is of that type: to "media", or to one of `Questions`."""
-        request = {"question": question, "index": index, "arguments": pack(arguments)}
-        command, sandbox = self.command("penstock._facts.isolated_facts", request, _CPU_S)
+    def ask(self, call: str, kind: type[T], timeout_s: float | None = None, *arguments: object) -> T:
+        """The answer of a child in a sandbox to one of its `Calls`, which is of that type."""
+        process = self.process("penstock._facts.confined_child", _CPU_S)
         try:
-            child = run(command, timeout_s, check=False, sandbox=sandbox)
-        except NotStartedError as failure:
-            raise DecoderError(
-                f"Python, which reads {self.path} in a sandbox, could not start: {failure}"
-            ) from failure
-        except TimedOutError as late:
-            seconds = timeout_s or 0.0
-            raise StalledError(f"{self.path} was not read within {seconds:g} s", seconds) from late
-        return self.answer(bytes(child.stdout), kind, child)
+            process.start()
+            printed = process.answer(process.call(call, *arguments), timeout_s)
+        finally:
+            process.end()
+        return self.answer(printed, kind, process, timeout_s=timeout_s)
 
-    def command(
-        self, module: str, request: Mapping[str, object], cpu_s: int
-    ) -> tuple[tuple[str, ...], Sandbox]:
-        """The command that runs ``main`` of a module, and its sandbox, which has the request, and makes itself."""
+    def process(self, module: str, cpu_s: int, passed: int | None = None) -> ConfinedProcess:
+        """A process that runs ``main`` of a module, which has `Calls`, and makes its own sandbox."""
         source, memory_bytes = self.sandbox.source, self.sandbox.memory_bytes
-        limits = {
+        request = {
             "path": self.path,
             "decryption": self._decryption,
             "source": source,
@@ -138,16 +124,26 @@ class Isolation:
         }
         paths = json.dumps([str(Path(path).absolute()) for path in sys.path])
         python = (sys.executable, "-I", "-S", "-B", "-c", _PROGRAM)
-        sandbox = _OwnSandbox(source, memory_bytes, cpu_s, request=json.dumps({**request, **limits}))
-        return (*python, paths, module), sandbox
+        sandbox = _OwnSandbox(source, memory_bytes, cpu_s)
+        return ConfinedProcess((*python, paths, module), sandbox, request, passed)
 
-    def answer(self, printed: bytes, kind: type[T], child: SandboxedChild, frames: int = 0) -> T:
+    def answer(
+        self,
+        printed: bytes | None,
+        kind: type[T],
+        child: ConfinedProcess,
+        frames: int = 0,
+        timeout_s: float | None = None,
+    ) -> T:
         """What a child has printed, which is of that type. `frames` were delivered before.
 
         Raises:
             DecoderError: it is something else, or an error; or the child could not be confined, although it must be.
+            StalledError: it has printed nothing within `timeout_s`.
         """
-        assert child.sandbox is not None
+        if printed is None:
+            seconds = timeout_s or 0.0
+            raise StalledError(f"{self.path} was not read within {seconds:g} s", seconds)
         after = f", after {plural(frames, 'frame')}" if frames else ""
         if (limit := child.sandbox.reached_limit(child.returncode, child.stderr)) is not None:
             raise self.failure(f"{self.path} {limit}{after}", child, frames)
@@ -168,7 +164,7 @@ class Isolation:
             raise self.failure(reason, child)
         return answer
 
-    def failure(self, reason: str, child: SandboxedChild, frames: int = 0) -> DecoderError:
+    def failure(self, reason: str, child: ConfinedProcess, frames: int = 0) -> DecoderError:
         """The error of a child that failed."""
         said = f"\nThe process said: {child.stderr}" if child.stderr else ""
         return DecoderError(
@@ -181,39 +177,25 @@ class Isolation:
         )
 
 
-class _AboutTrack:
+class _Asked:
     """Answers `Questions` by children in a sandbox, which raise what `Isolation.media` raises."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
-    def frames(self, start: float | None, end: float | None, rate: str | None = None) -> int | None:
-        return self._ask("frames", cast("type[int | None]", int | None), start, end, rate)
-
-    def begins(self, start: float) -> Begins | None:
-        return self._ask("begins", cast("type[Begins | None]", Begins | None), start)
-
-    def even_rate(self) -> Fraction | None:
-        return self._ask("even_rate", cast("type[Fraction | None]", Fraction | None))
-
-    def begins_inside_group(self) -> bool:
-        return self._ask("begins_inside_group", bool)
-
-    def at_end(self, delivered: Delivered) -> End:
-        return self._ask("at_end", End, delivered)
+    def __getattr__(self, question: str) -> Callable[..., Any]:
+        return partial(self._ask, question, get_type_hints(getattr(Questions, question))["return"])
 
 
 @dataclass(frozen=True, slots=True)
 class _OwnSandbox(Sandbox):
-    """A sandbox that the program makes itself, once it has imported what it needs; and what it is asked."""
-
-    request: str = field(default="", repr=False)
+    """A sandbox that the program makes itself, once it has imported what it needs."""
 
     def launch(self, command: Sequence[str]) -> tuple[str, ...]:
         return tuple(command)
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        return {**Sandbox.environment(self, environment), **_ONE_THREAD, _REQUEST: self.request}
+        return {**Sandbox.environment(self, environment), **_ONE_THREAD}
 
 
 def _not_isolated(path: str) -> ValueError:

@@ -30,6 +30,7 @@ from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._ffmpeg.program.process import is_unfinished
 from penstock._formats.containers import LEADING_ELSEWHERE, known
+from penstock._formats.pixel_formats import PLAYABLE
 from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
@@ -80,8 +81,8 @@ def open_media(
         follow_playlists: a path may be a playlist.
         stall_timeout: how many seconds this call, or a later one, may wait for the source; None for any time.
         decryption: libav's options to decrypt it.
-        decodes_first: the caller decodes the first frame for its facts, so that libav need not where the header tells
-            the others. Without the frame, the file is to be opened again: its pixel format and colors are unknown.
+        decodes_first: the caller takes the pixel format and colors of a frame, or knows them. Where the header of a
+            file tells all other facts, libav then decodes no frame, and `are_found` says so.
 
     Raises:
         DecoderError: libav cannot open it, or it is a playlist or text.
@@ -100,10 +101,8 @@ def open_media(
     # libav decodes the first frames for their facts, and throws the pictures away.
     options["skip_loop_filter"] = "all"
     if decodes_first := decodes_first and _is_avc_in_order(source):
-        options |= {
-            "skip_frame": "all",
-            "pixel_format": "yuv420p",
-        }  # any format: libav would decode to find it
+        # Any pixel format: without one, libav reads on to find it.
+        options |= {"skip_frame": "all", "pixel_format": PLAYABLE.name}
     try:
         given: Any = source if single_pass is None else single_pass
         media: InputContainer = av.open(given, options=options, timeout=stall_timeout, **_ANY_TAGS)
@@ -120,15 +119,22 @@ def open_media(
         media.flags &= ~_GEN_PTS
     if decodes_first and not _has_ordered_avc(media):
         media.close()
-        return open_media(source, containers, path=path)
+        return open_media(
+            source, containers, path=path, follow_playlists=follow_playlists, decryption=decryption
+        )
     return media
+
+
+def are_found(media: InputContainer) -> bool:
+    """Whether libav knows pixel formats and colors. Otherwise, without a frame, the file is to be opened again."""
+    return "skip_frame" not in media.options
 
 
 def _is_avc_in_order(source: str) -> bool:
     """Whether a file seems to be an MP4 file of H.264 whose header tells the order of the frames."""
     path, begins = Path(endpoints.without_protocol(source)), 0
     with suppress(OSError):
-        for name, ends in islice(_boxes(path), _MOST_BOXES):
+        for name, ends in islice(_boxes(path) if path.is_file() else (), _MOST_BOXES):
             if name == b"moov" and ends - begins <= _MOST_INDEX_BYTES:
                 with path.open("rb") as file:
                     file.seek(begins)
@@ -144,6 +150,7 @@ def _has_ordered_avc(media: InputContainer) -> bool:
     Otherwise libav finds the order by decoding: how many frames the decoder holds back.
     """
     codecs = [stream.codec_context for stream in media.streams.video]
+    # H.264, whose header tells the order.
     is_avc = len(codecs) == 1 and codecs[0] is not None and codecs[0].codec.canonical_name == "h264"
     return is_avc and bool(codecs[0].has_b_frames) and known(media.format.name).has_boxes
 

@@ -199,23 +199,30 @@ def even_rate(track: Track) -> Fraction | None:
     source, media, video = track.source, track.media, track.video
     if endpoints.identity(source) is None or video.is_attached_picture or video.frame_rate is None:
         return None
-    steps: set[int] = set()
+    steps: set[Fraction] = set()
     with (
         suppress(DecoderError, LibavError),
         open_stream(source, media.container, video.index) as (file, stream),
     ):
+        if not stream.codec_context.has_b_frames:
+            return None
         if has_no_times(media.container):
             # A frame of which a field is repeated, as in films for television, lasts longer. 0 and 1 are unknown.
-            steps = {packet.duration for packet in demux(file, stream) if (packet.duration or 0) > 1}
+            steps = {
+                Fraction(packet.duration) for packet in demux(file, stream) if (packet.duration or 0) > 1
+            }
         else:
             read = demux(file, stream)
             first = [*islice(read, REORDERED + 1)]
             packets = packets_of(first)
             is_named = names_frames(packets, stream) and are_times_of_decoding(packets, stream)
             if is_named and _are_reordered(first, stream):
-                steps = {*np.diff([*packets.pts.tolist(), *(packet.pts for packet in read)]).tolist()}
-    is_whole = (1 / (video.frame_rate * video.time_base)).denominator == 1
-    return video.frame_rate if len(steps) == 1 and is_whole else None
+                steps = {
+                    *map(Fraction, np.diff([*packets.pts.tolist(), *(one.pts for one in read)]).tolist())
+                }
+    # A packet of a field may last for half a frame.
+    step = max([1 / (video.frame_rate * video.time_base), *steps])
+    return 1 / (step * video.time_base) if len(steps) == 1 and step.denominator == 1 else None
 
 
 def _are_reordered(packets: Sequence[Any], stream: VideoStream) -> bool:

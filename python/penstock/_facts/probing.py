@@ -28,6 +28,7 @@ from penstock._facts.info import RANGES, AudioInfo, Chapter, MediaInfo, Subtitle
 from penstock._facts.isolation import Isolation
 from penstock._facts.opening import (
     EXACT_CROP,
+    are_found,
     decode,
     demux,
     has_no_times,
@@ -167,15 +168,19 @@ def _read(source: Source, *, follow_playlists: bool) -> MediaInfo:
     return _read_by_libav(source, follow_playlists=follow_playlists)
 
 
-def _read_by_libav(source: Source, *, follow_playlists: bool) -> MediaInfo:
+def _read_by_libav(source: Source, *, follow_playlists: bool, decodes_first: bool = True) -> MediaInfo:
     with open_media(
         source.url,
         single_pass=source.single_pass,
         path=source.path,
         follow_playlists=follow_playlists,
         decryption=source.decryption,
+        decodes_first=decodes_first,
     ) as media:
-        return info_of(source, media, read_beginnings(media)[0])
+        beginnings = read_beginnings(media)[0]
+        if are_found(media) or all(beginnings[one.index].frame for one in _videos(media)):
+            return info_of(source, media, beginnings)
+    return _read_by_libav(source, follow_playlists=follow_playlists, decodes_first=False)
 
 
 def info_of(source: Source, media: InputContainer, first: Mapping[int, Beginning]) -> MediaInfo:
@@ -500,7 +505,7 @@ def _packet_rate(
     """Packets per second, or pairs of packets if the times show that they are fields."""
     average, base, guessed = map(_fraction, (stream.average_rate, stream.base_rate, stream.guessed_rate))
     if has_no_times(stream.container.format.name) and guessed is not None:
-        return _fraction(stream.codec_context.framerate) or guessed, False  # libav makes times of its own
+        return _raw_rate(_fraction(stream.codec_context.framerate) or guessed, stream, first)
     times, time_base = first.shown_times, _fraction(stream.time_base)
     # A packet at the time of another one shows nothing: VP8 and VP9 have such.
     known = sorted({one for one in times if one is not None})
@@ -527,6 +532,14 @@ def _packet_rate(
     # Where some packets have no time (MPEG-PS), it counts fields, too.
     counts_fields = is_interlaced or None in times
     return average or base, _differ(average, base, counts_fields=counts_fields)
+
+
+def _raw_rate(rate: Fraction, stream: VideoStream, first: Beginning) -> tuple[Fraction, bool]:
+    """The rate of a stream without times. Frames last longer if fields are shown again, as in films for television."""
+    durations = [packet.duration or 0 for packet in first.packets if (packet.duration or 0) > 1]
+    durations = durations[: len(durations) // 2 * 2]  # usually, every other one is longer
+    mean = Fraction(sum(durations), len(durations) or 1) * (stream.time_base or 0)
+    return (1 / mean, len({*durations}) > 1) if mean * rate > 1 else (rate, False)
 
 
 def _is_at(rate: Fraction, ticks: Sequence[int], time_base: Fraction, *, is_interlaced: bool) -> bool:

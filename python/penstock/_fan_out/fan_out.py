@@ -151,7 +151,7 @@ class FanOut:
             self._check_open()
             self._settle(deadline)
             offers = self._offers(frame, time_s)
-            self._waiting = {**offers}
+            self._waiting = {**offers}  # a copy, because `_settle` takes outputs out of it
             _unsettled.add(self)
             exits.at_exit(_settle_all, 3)  # before encoders are closed
             # A frame that still waits is not lost: the next call, `close` or the end of the program hands it out.

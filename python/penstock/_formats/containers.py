@@ -1,15 +1,11 @@
 """One record for each container of which something is known that libav doesn't tell, and what libav tells of others."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
+class Container(NamedTuple):
     """What is known of a container."""
 
     has_index: bool = False  # FFmpeg finds a keyframe before a place by an index.
@@ -29,16 +25,21 @@ class Container:
     counts_samples: bool = False  # It does so by the number of samples.
     # It holds times of the sound. libav counts packets or bytes of AVI, wrongly for some codecs.
     times_sound: bool = True
+    # Codecs of audio whose times are wrong: libav cuts FLAC in ASF into frames, ten of which it has read before it
+    # gives the first.
+    mistimed: tuple[str, ...] = ()
     # A writer that couldn't go back has left a length of 0 or of all ones in the header.
     may_lack_length: bool = False
     drops_damage: bool = False  # libav leaves out what is damaged, and the times of what follows show it.
-    may_be_chained: bool = False  # A file may be several ones, of which the later ones begin at 0 again.
     # FFmpeg 5.1 counts times from the file's beginning, also if the sound begins later.
     counts_from_file: bool = False
     # It is made of boxes, whose header lists all packets and edits (ISO/IEC 14496-12).
     has_boxes: bool = False
+    states_bytes: bool = False  # Its metadata may have the length of the file in bytes.
     has_elements: bool = False  # It is made of elements with their lengths (EBML, RFC 8794).
-    has_pages: bool = False  # It is made of pages with checksums, of which the last one is marked (RFC 3533).
+    # It is made of pages with checksums, of which the last one is marked. A file may be several ones, of which the
+    # later ones begin at 0 again (RFC 3533).
+    has_pages: bool = False
     # FFmpeg's demuxer opens other files that the file names, or runs it as a script.
     leads_elsewhere: bool = False
     is_text: bool = False  # A file of subtitles alone, which FFmpeg takes as UTF-8, or as UTF-16 with a mark.
@@ -93,46 +94,40 @@ _EXACT = Container(
 # of 1 µs, FFmpeg loses frames after a pause of 5 minutes, and a pause of 36 minutes breaks the file. The files have 31
 # bits for the time from a frame to the next, but FFmpeg 5.1 refuses more than 28 bits between the decoding of a frame
 # and its display (mov_read_ctts in libavformat/mov.c).
-_QUICKTIME = replace(
-    _EXACT,
+_QUICKTIME = _EXACT._replace(
     has_boxes=True,
     # In a file that was cut off, the last packet is discarded. Otherwise an FFmpeg that stops at errors stops there,
     # before its decoder has output the frames that it holds back. In other containers, packets in the middle may be
     # marked as corrupt, too. Discarding those would hide that frames are missing.
     reading=("-fflags", "+discardcorrupt"),
+    video="h264",
+    audio="aac",
     subtitle_encoder="mov_text",
     unit_s=Fraction(1, 90_000),
     longest_step_s=Fraction((2**28 - 1) // 90_000),
 )
 # Matroska and WebM, whose unit of times is 1 ms.
-_MATROSKA = replace(_EXACT, has_elements=True, most_fps=1000, holds_priming=False)
+_MATROSKA = _EXACT._replace(has_elements=True, most_fps=1000, holds_priming=False)
 _COMMON = ("libx264", "libx265", "libsvtav1", "libaom-av1")
 _AAC, _SOUND = Container(audio_encoder="aac"), Container(tells_sound=True)
 _OTHER = Container()
 # By FFmpeg's names: of a muxer, and the first one of a demuxer.
 _CONTAINERS = {
-    "mp4": replace(
-        _QUICKTIME,
+    "mp4": _QUICKTIME._replace(
         endings=(".mp4",),
-        video="h264",
-        audio="aac",
         listed=_COMMON,
         listed_audio=("aac", "mp3", "opus"),
         plays_pcm=False,  # newer FFmpeg writes it (ISO/IEC 23003-5)
         played_endings=(".mp4", ".m4v"),
     ),
-    "mov": replace(
-        _QUICKTIME,
+    "mov": _QUICKTIME._replace(
         endings=(".mov",),
-        video="h264",
-        audio="aac",
         listed=("libx264", "libx265", "prores_ks"),
         listed_audio=("aac", "mp3", "pcm_s16le", "pcm_s24le"),
         times_pcm=False,
     ),
     "ipod": _QUICKTIME,
-    "matroska": replace(
-        _MATROSKA,
+    "matroska": _MATROSKA._replace(
         endings=(".mkv",),
         video="h264",
         audio="ac3",
@@ -141,8 +136,7 @@ _CONTAINERS = {
         listed=(*_COMMON, "prores_ks", "ffv1"),
         listed_audio=("aac", "mp3", "opus", "flac", "pcm_s16le", "pcm_s24le", "pcm_f32le"),
     ),
-    "webm": replace(
-        _MATROSKA,
+    "webm": _MATROSKA._replace(
         endings=(".webm",),
         video="vp9",
         audio="opus",
@@ -171,35 +165,30 @@ _CONTAINERS = {
     # Chosen: FFmpeg's own defaults for the audio of these are Vorbis, MP3, MP2 and AMR. Measured with 5.1 and 9.0: in
     # AVI and NUT, AAC is as exactly in time with the picture as the default is.
     **dict.fromkeys(("3g2", "3gp"), _AAC),
-    "nut": replace(_AAC, has_index=True, may_seek=True, keeps_times=True),
-    "mpegts": replace(_AAC, may_seek=True, seeks_by_byte=True, protocols=("udp", "tcp", "srt", "rist")),
-    "avi": replace(_AAC, may_seek=True, counts_frames=True, times_sound=False, completes_header=True),
+    "nut": _AAC._replace(has_index=True, may_seek=True, keeps_times=True),
+    "mpegts": _AAC._replace(may_seek=True, seeks_by_byte=True, protocols=("udp", "tcp", "srt", "rist")),
+    "avi": _AAC._replace(may_seek=True, counts_frames=True, times_sound=False, completes_header=True),
     # RTMP carries nothing but FLV (Adobe's specification, 6.1).
-    "flv": replace(
-        _AAC,
+    "flv": _AAC._replace(
+        states_bytes=True,
         may_seek=True,
         tells_length=True,
         tells_sound=True,
         protocols=("rtmp", "rtmps", "rtmpt", "rtmpts", "rtmpe", "rtmpte"),
     ),
-    "tee": replace(_AAC, is_list=True),
+    "tee": _AAC._replace(is_list=True),
     **dict.fromkeys(("mxf_opatom", "wtv"), Container(completes_header=True)),
     "ogg": Container(
-        may_seek=True,
-        drops_damage=True,
-        may_be_chained=True,
-        counts_from_file=True,
-        has_pages=True,
-        encoder="libtheora",
+        may_seek=True, drops_damage=True, counts_from_file=True, has_pages=True, encoder="libtheora"
     ),
     "ogv": Container(encoder="libtheora"),
-    "asf": Container(may_seek=True),
+    "asf": Container(may_seek=True, mistimed=("flac",)),
     "mpeg": Container(may_seek=True, may_lack_times=True, guesses_length=True),
     "mxf": Container(may_seek=True, tells_length=True),
     **dict.fromkeys(("aiff", "au"), Container(tells_sound=True, counts_samples=True)),
     **dict.fromkeys(("caf", "tta", "wv"), _SOUND),
-    "mp3": replace(_SOUND, guesses_sound=True),
-    "flac": replace(_SOUND, drops_damage=True),
+    "mp3": _SOUND._replace(guesses_sound=True),
+    "flac": _SOUND._replace(drops_damage=True),
     "wav": Container(may_lack_length=True),
     **dict.fromkeys(("ass", "srt", "webvtt"), Container(is_text=True)),
     "rtsp": Container(leads_elsewhere=True, protocols=("rtsp",)),

@@ -1,9 +1,7 @@
 """One record for each encoder of which something is known that FFmpeg's help doesn't tell, or tells too late."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from penstock._formats import codecs
@@ -11,6 +9,7 @@ from penstock._formats.codecs import Codec
 from penstock._formats.pixel_formats import PALETTE
 
 Options = Mapping[str, object]
+_NO_OPTIONS: Options = MappingProxyType({})
 
 
 class HdrParameters(NamedTuple):
@@ -22,8 +21,7 @@ class HdrParameters(NamedTuple):
     has_whole_numbers: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Encoder:
+class Encoder(NamedTuple):
     """What is known of an encoder."""
 
     codec: str  # FFmpeg's name of what it makes.
@@ -40,8 +38,8 @@ class Encoder:
     # default. Text on a screen looks at least as good as with libx264, but for mjpeg and mpeg4.
     levels: tuple[Options, Options, Options] | None = None
     lossless: Options | None = None  # Its options for the quality "lossless"; None if that isn't known.
-    default: Options = field(default_factory=dict)  # Replaces FFmpeg's default, an option for quality.
-    image_default: Options = field(default_factory=dict)  # The same for images.
+    default: Options = _NO_OPTIONS  # Replaces FFmpeg's default, an option for quality.
+    image_default: Options = _NO_OPTIONS  # The same for images.
     rgb_encoder: str | None = None  # The encoder of the same codec that takes RGB.
     parameters: tuple[str, ...] = ()  # FFmpeg's options that hold parameters of its own. The last one counts.
     hdr: HdrParameters | None = None  # How it takes HDR metadata.
@@ -53,7 +51,7 @@ class Encoder:
     most_depth: int | None = None
     # Those of its formats with alpha that its library has for certain; None if all.
     alpha_formats: tuple[str, ...] | None = None
-    alpha_options: Options = field(default_factory=dict)  # FFmpeg's options without which it refuses alpha.
+    alpha_options: Options = _NO_OPTIONS  # FFmpeg's options without which it refuses alpha.
     # It ignores the alpha of its RGBA formats, unless the option ``format`` has one of `alpha_values`.
     drops_alpha: bool = False
     alpha_values: tuple[str, ...] = ()  # See `drops_alpha`.
@@ -94,16 +92,16 @@ _X264 = Encoder(
     hdr=HdrParameters("x264-params", "mastering-display", "cll", True),
     reorders=True,
 )
-_VPX = Encoder(codec="vp8", is_common=True, is_playable=True, has_crf=True)
-_AOM = Encoder(codec="av1", is_common=True, is_playable=True, has_crf=True, parameters=("aom-params",))
-_NVENC = Encoder(codec="h264", is_common=True, is_playable=True, has_preset=True, drops_alpha=True)
+_PLAYABLE = Encoder(codec="mpeg4", is_common=True, is_playable=True)
+_VPX = _PLAYABLE._replace(codec="vp8", has_crf=True)
+_AOM = _PLAYABLE._replace(codec="av1", has_crf=True, parameters=("aom-params",))
+_NVENC = _PLAYABLE._replace(codec="h264", has_preset=True, drops_alpha=True)
 _AUDIO = Encoder(codec="aac", is_common=True, is_audio=True)
 _ENCODERS = {
-    "libx264": replace(
-        _X264, is_playable=True, levels=({"crf": 30}, {"crf": 21}, {"crf": 14}), rgb_encoder="libx264rgb"
+    "libx264": _X264._replace(
+        is_playable=True, levels=({"crf": 30}, {"crf": 21}, {"crf": 14}), rgb_encoder="libx264rgb"
     ),
-    "libx265": replace(
-        _X264,
+    "libx265": _X264._replace(
         codec="hevc",
         is_playable=True,
         levels=({"crf": 32}, {"crf": 22}, {"crf": 14}),
@@ -113,16 +111,14 @@ _ENCODERS = {
         pool=("x265-params", "pools"),
         alpha_formats=(),
     ),
-    "libvpx-vp9": replace(
-        _VPX,
+    "libvpx-vp9": _VPX._replace(
         codec="vp9",
         levels=({"crf": 52, "b:v": 0}, {"crf": 33, "b:v": 0}, {"crf": 16, "b:v": 0}),
         lossless={"lossless": 1},
         alpha_formats=("yuva420p",),
     ),
-    "libvpx": replace(_VPX, alpha_options={"auto-alt-ref": 0}),  # without hidden alternate reference frames
-    "libsvtav1": replace(
-        _AOM,
+    "libvpx": _VPX._replace(alpha_options={"auto-alt-ref": 0}),  # without hidden alternate reference frames
+    "libsvtav1": _AOM._replace(
         has_preset=True,
         levels=({"crf": 52}, {"crf": 23}, {"crf": 7}),
         parameters=("svtav1-params",),
@@ -130,25 +126,16 @@ _ENCODERS = {
         pool=("svtav1-params", "lp"),
     ),
     "libaom-av1": _AOM,
-    "mpeg4": Encoder(
-        codec="mpeg4",
-        is_common=True,
-        is_playable=True,
-        levels=({"q:v": 6}, {"q:v": 3}, {"q:v": 1, "qmin": 1}),
-    ),
-    "mpeg2video": Encoder(codec="mpeg2video", is_common=True, is_playable=True, has_range=False),
-    "mjpeg": Encoder(
-        codec="mjpeg",
-        is_common=True,
-        is_playable=True,
-        levels=({"q:v": 8}, {"q:v": 3}, {"q:v": 1, "qmin": 1}),
-        # The best quality that FFmpeg advises for JPEG. Its default aims at the bit rate of a small video.
-        image_default={"q:v": 2},
+    "mpeg4": _PLAYABLE._replace(levels=({"q:v": 6}, {"q:v": 3}, {"q:v": 1, "qmin": 1})),
+    "mpeg2video": _PLAYABLE._replace(codec="mpeg2video", has_range=False),
+    # For images, the best quality that FFmpeg advises for JPEG. Its default aims at the bit rate of a small video.
+    "mjpeg": _PLAYABLE._replace(
+        codec="mjpeg", levels=({"q:v": 8}, {"q:v": 3}, {"q:v": 1, "qmin": 1}), image_default={"q:v": 2}
     ),
     "h264_nvenc": _NVENC,
-    "hevc_nvenc": replace(_NVENC, codec="hevc"),
-    "av1_nvenc": replace(_NVENC, codec="av1"),
-    "libx264rgb": _X264,
+    "hevc_nvenc": _NVENC._replace(codec="hevc"),
+    "av1_nvenc": _NVENC._replace(codec="av1"),
+    "libx264rgb": _X264._replace(hdr=None),
     "prores_ks": Encoder(codec="prores", is_common=True, has_range=False),
     "ffv1": Encoder(codec="ffv1", is_common=True, lossless={}, most_depth=16),
     "rawvideo": Encoder(codec="rawvideo", is_common=True, lossless={}),
@@ -166,12 +153,9 @@ _ENCODERS = {
     "hap": Encoder(codec="hap", drops_alpha=True, alpha_values=("hap_alpha", "11")),
     "exr": Encoder(codec="exr", multiplies_alpha=True),
     "aac": _AUDIO,
-    "libopus": replace(_AUDIO, codec="opus"),
-    "flac": replace(_AUDIO, codec="flac"),
-    "libmp3lame": replace(_AUDIO, codec="mp3"),
-    "pcm_s16le": replace(_AUDIO, codec="pcm_s16le"),
-    "pcm_s24le": replace(_AUDIO, codec="pcm_s24le"),
-    "pcm_f32le": replace(_AUDIO, codec="pcm_f32le"),
+    "libopus": _AUDIO._replace(codec="opus"),
+    "libmp3lame": _AUDIO._replace(codec="mp3"),
+    **{name: _AUDIO._replace(codec=name) for name in ("flac", "pcm_s16le", "pcm_s24le", "pcm_f32le")},
 }
 #: All of FFmpeg's options that hold parameters of an encoder's own.
 PARAMETERS = tuple(dict.fromkeys(name for one in _ENCODERS.values() for name in one.parameters))
@@ -199,11 +183,10 @@ def common(*, is_audio: bool = False) -> tuple[str, ...]:
     return tuple(name for name, one in _ENCODERS.items() if one.is_common and one.is_audio == is_audio)
 
 
-def with_quality(*, is_lossless: bool) -> tuple[str, ...]:
+def with_quality(*, is_lossless: bool) -> list[str]:
     """The encoders whose options for the quality "lossless", or for the others, are known."""
-    return tuple(
-        name for name, one in _ENCODERS.items() if (one.lossless if is_lossless else one.levels) is not None
-    )
+    known = ((name, one.lossless if is_lossless else one.levels) for name, one in _ENCODERS.items())
+    return sorted(name for name, options in known if options is not None)
 
 
 def with_hdr() -> tuple[str, ...]:

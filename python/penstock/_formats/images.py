@@ -1,13 +1,9 @@
 """One record for each ending of image files."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Image:
+class Image(NamedTuple):
     """What is known of image files with an ending."""
 
     # A sequence of images may have them. DPX is left out: its samples may be logarithms of light, which nothing here

@@ -70,8 +70,6 @@ _DEPTHS: tuple[tuple[str, int | None], ...] = (
 _NATIVE_ENDIAN = "le" if sys.byteorder == "little" else "be"
 # FFmpeg's other names for the formats of 32-bit integers (av_get_pix_fmt).
 _INTEGERS = {"rgb32": ("bgra", "argb"), "bgr32": ("rgba", "abgr")}
-
-
 #: The channels that OpenGL reads, by the pixel formats that they are.
 OPENGL = {"gray": 1, "rgb24": 3, "rgb0": 4, "rgba": 4}
 # Pixel formats for 1, 3 and 4 channels, by the bytes of a sample. None stands for floats: FFmpeg has no packed RGB of
@@ -105,11 +103,6 @@ class PixelFormat:
     has_alpha: bool
     depth: int
     subsampling: tuple[int, int]
-
-
-def sample_bytes_of(pixel_format: str) -> int:
-    """The bytes of a sample of one of `PIXEL_FORMATS`."""
-    return _PACKED[pixel_format][1] if pixel_format in _PACKED else _PLANAR[pixel_format][0]
 
 
 #: What every player shows, and the same with alpha.
@@ -238,6 +231,11 @@ def in_order(pixel_format: str, known: Container[str]) -> str | None:
     little, big = _INTEGERS.get(pixel_format, (pixel_format, pixel_format))
     name = little if _NATIVE_ENDIAN == "le" else big
     return next((name for name in (name, name + _NATIVE_ENDIAN) if name in known), None)
+
+
+def sample_bytes_of(pixel_format: str) -> int:
+    """The bytes of a sample of one of `PIXEL_FORMATS`."""
+    return _PACKED[pixel_format][1] if pixel_format in _PACKED else _PLANAR[pixel_format][0]
 
 
 def planes_of(pixel_format: str, width: int, height: int) -> tuple[tuple[int, ...], ...]:

@@ -203,6 +203,7 @@ def _digest(code: object) -> str:
     contents = _DigestPickler(pickled := io.BytesIO())
     contents.dump(code)
     digest = hashlib.sha256(pickled.getvalue())
+    # The pickle itself holds what the code uses of these, and the rest of their files does not matter.
     by_value = ("__main__", *cloudpickle.list_registry_pickle_by_value())
     files = _own_files(contents.modules)
     module = inspect.getmodule(code)
@@ -239,7 +240,8 @@ def _from_file(path: Path) -> types.ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(path.stem, module)
+    sys.modules.setdefault(path.stem, module)  # where `register_pickle_by_value` looks for it
+    # As for a script that Python runs: it may import its neighbors.
     sys.path.insert(0, str(path.parent.absolute()))
     spec.loader.exec_module(module)
     cloudpickle.register_pickle_by_value(module)

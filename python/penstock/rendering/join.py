@@ -106,6 +106,7 @@ def join_chunks(plan: Plan, storage: Storage) -> JoinReport:
     final = output.resolve()  # a link stays, and what it leads to is replaced
     if final.exists() and not final.is_file():
         raise RenderError(f"the output must be a regular file, which {output} is not. Use another name")
+    # In the same folder, where a rename puts it in place in one step.
     part = final.with_name(f".{output.stem}.part{output.suffix}")
     try:
         warnings = _join(plan, storage, part)

@@ -47,15 +47,19 @@ class Output:
     sink: BinaryIO | None = None
 
     @classmethod
-    def of(cls, output: str | os.PathLike[str] | BinaryIO, container_format: str | None) -> Self:
+    def of(cls, output: str | os.PathLike[str] | BinaryIO, container_format: object) -> Self:
         """The output that a caller names: a path, a URL, or a binary object.
 
         Raises:
             TypeError: the object is for text; or as for `target`.
-            ValueError: the container is not known, or it needs several files or seeking, which the output cannot do; or
-                as for `target`.
+            ValueError: the container is no name, or not known, or it needs several files or seeking, which the output
+                cannot do; or as for `target`.
             OSError: as for `target`.
         """
+        if not isinstance(container_format, str | None):
+            raise ValueError(
+                f"options['f'] must be FFmpeg's name of a container, such as 'mp4', not {container_format!r}"
+            )
         if isinstance(output, str | os.PathLike) or not callable(getattr(output, "write", None)):
             to, sink = target(output, container_format), None  # type: ignore[arg-type]
         elif isinstance(output, io.TextIOBase):

@@ -196,15 +196,15 @@ class Child:
         stdout: int | FileIO | None,
         stderr: int | FileIO,
         channels: Sequence[Channel] = (),
+        inherited: tuple[int, ...] = (),
         env: Mapping[str, str] | None = None,
         policy: ThreadPolicy | Priority | None = None,
         sandbox: Sandbox | None = None,
     ) -> Program:
         """Starts `command`, in a sandbox if there is one."""
         command = self.command
-        inherited: tuple[int, ...] = ()
         if sandbox is not None:
-            command, inherited = sandbox.launch(command), (sandbox.source,)
+            command, inherited = sandbox.launch(command), (*inherited, sandbox.source)
             env = sandbox.environment(os.environ) if env is None else env
 
         def start() -> Program:

@@ -116,11 +116,13 @@ def run_worker(descriptor: int) -> None:
     """Renders the chunks whose numbers come, until the other end closes. The program of a worker."""
     connection = Connection(descriptor)
     orders: SimpleQueue[Any] = SimpleQueue()
+    # By an exception, so that the ``with`` blocks of a chunk at work end its FFmpeg and remove what is unfinished.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    # Reads also while this thread renders, to find out that the driver has gone.
     threading.Thread(target=_receive, args=(connection, orders), daemon=True).start()
     with suppress(BrokenPipeError, ConnectionResetError):
         work: Work = orders.get()
-        sys.path[:] = work.paths
+        sys.path[:] = work.paths  # before the first chunk, which imports the modules of the code
         while True:
             connection.send(work(orders.get(), connection.send))
 
