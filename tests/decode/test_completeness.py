@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import struct
 import subprocess
 import sysconfig
 import warnings
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -436,6 +438,21 @@ def test_a_cut_ogg_file_warns(tmp_path: Path) -> None:
     with warnings.catch_warnings(), Decoder(tmp_path / "a.ogg") as decoder:
         warnings.simplefilter("error")
         list(decoder)
+
+
+@pytest.mark.parametrize("options", [{}, {"filters": "null"}])
+def test_a_flv_file_of_the_stated_bytes_is_whole_whatever_its_length_in_seconds(
+    folder: Path, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """GStreamer counts that length from before the first frame if a stream begins late."""
+    data, path = bytearray(made("flv", folder).read_bytes()), tmp_path / "late.flv"
+    at = data.index(b"duration\0") + 9
+    data[at : at + 8] = struct.pack(">d", 60)
+    path.write_bytes(data)
+    assert count(path, **options) == FRAMES
+    path.write_bytes(data[: len(data) * 2 // 3])
+    with pytest.raises(DecoderError):
+        count(path, **options)
 
 
 @pytest.mark.filterwarnings("error::penstock.FFmpegWarning")

@@ -11,7 +11,7 @@ from support import media
 from support.real_files import real_file
 
 from penstock import Decoder, Encoder, probe
-from penstock._facts.frame_times import FrameTimes
+from penstock._decoding.frame_times import FrameTimes
 from penstock.video import DecoderSettings
 
 _NTSC = Fraction(1000, 1001)

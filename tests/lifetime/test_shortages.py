@@ -100,17 +100,19 @@ def test_descriptor_shortage_raises_emfile(source: Path) -> None:
 
     source = sys.argv[1]
     next(Decoder(source)), Decoder(source)[0]  # imports all that it takes
-    decoder, audio = Decoder(source), AudioDecoder(source)
+    AudioDecoder(source).read()
+    decoder = Decoder(source)
     begun = Decoder(source)
     next(begun)  # after that, frames by number open the file again
-    program = Decoder(source, {BY_PROGRAM})
+    program, sound = Decoder(source, {BY_PROGRAM}), AudioDecoder(source, {BY_PROGRAM})
     works = {{
         "probe": lambda: probe(source),
         "open": lambda: Decoder(source),
         "len": lambda: len(decoder),
         "program": lambda: next(program),
         "number": lambda: begun[1],
-        "audio": lambda: audio.read(),
+        "audio": lambda: AudioDecoder(source),
+        "sound": lambda: sound.read(),
     }}
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
     held = []
@@ -126,7 +128,9 @@ def test_descriptor_shortage_raises_emfile(source: Path) -> None:
             print(name, errno.errorcode.get(getattr(error, "errno", None), repr(error)))
     """
     said = succeeded(run_script(code, source)).decode().splitlines()
-    assert said == [f"{name} EMFILE" for name in ("probe", "open", "len", "program", "number", "audio")]
+    assert said == [
+        f"{name} EMFILE" for name in ("probe", "open", "len", "program", "number", "audio", "sound")
+    ]
 
 
 def test_thread_shortage_in_libav_raises_eagain(source: Path) -> None:

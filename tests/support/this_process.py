@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 
+def needs_proc() -> None:
+    """Skips the test where there is no /proc."""
+    if sys.platform == "win32":
+        import pytest  # not at the top: programs that tests start import this module
+
+        pytest.skip("for Linux: descriptors and threads are listed in /proc")
+
+
 def open_fds() -> dict[str, str]:
     """Our descriptors and what they lead to."""
+    needs_proc()
     fds = {}
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # the one that lists them
@@ -43,6 +53,7 @@ def libav_threads() -> set[int]:
 
 def threads(pid: int | str = "self") -> set[int]:
     """Ids of all threads of a process."""
+    needs_proc()
     return {int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()}
 
 

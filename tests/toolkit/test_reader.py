@@ -234,6 +234,7 @@ def test_a_regular_file_is_read_from_its_position(tmp_path: Path) -> None:
             assert stream.stats.capacity_bytes is None
 
 
+@pytest.mark.linux("FIFOs")
 @pytest.mark.parametrize("is_blocking", [True, False])
 def test_a_fifo_is_waited_for_until_its_first_writer_comes(tmp_path: Path, is_blocking: bool) -> None:
     path = tmp_path / "fifo"

@@ -333,6 +333,7 @@ class TestStats:
         counts = [stats.bytes_accepted, stats.bytes_delivered, stats.bytes_pending, stats.items_accepted]
         assert [*counts, stats.items_pending] == [0] * 5
 
+    @pytest.mark.linux("what a pipe holds that was not read")
     @pytest.mark.parametrize("mode", ["write", "staged", "zero-copy"])
     def test_stats_count_the_bytes_that_the_reader_has_taken(self, pair: tuple[int, int], mode: str) -> None:
         reader, writer = pair
@@ -356,6 +357,7 @@ class TestStats:
         assert stats.bytes_by_transport[mode] == sum(stats.bytes_by_transport.values()) == len(FRAME)
         assert stats.output_wait_s > 0
 
+    @pytest.mark.linux("what a pipe holds that was not read")
     @pytest.mark.parametrize("mode", ["write", "zero-copy"])
     def test_stats_never_count_unread_bytes_as_delivered(self, pair: tuple[int, int], mode: str) -> None:
         reader, writer = pair
@@ -368,6 +370,7 @@ class TestStats:
                 assert stream.stats.bytes_delivered <= got
         stream.close(10)
 
+    @pytest.mark.linux("what a pipe holds that was not read")
     def test_nothing_is_pending_after_a_flush(self, pair: tuple[int, int]) -> None:
         stream = Writer(pair[1], mode="write")
         stream.submit(bytes(1000))
@@ -391,6 +394,7 @@ class TestStats:
         ("zero-copy", False, 1000, None, "zero-copy", "asked"),
     )
 
+    @pytest.mark.linux("pages that pipes take")
     @pytest.mark.parametrize(("mode", "reader_copies", "size", "capacity", "transport", "reason"), REASONS)
     def test_stats_name_the_transport_and_the_reason(
         self,
@@ -415,6 +419,7 @@ class TestStats:
         os.close(writer)
         assert result.result() == FRAME[:size]
 
+    @pytest.mark.linux("files in memory")
     def test_memory_past_the_end_of_its_file_raises_efault(self, pair: tuple[int, int]) -> None:
         """A mapping past the end of its file is an error of that stream."""
         fd = os.memfd_create("short")

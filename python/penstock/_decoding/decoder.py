@@ -770,7 +770,7 @@ class Decoder(DecoderBase):
         # Joined transport streams begin again, and their players know.
         if self._is_order_said or times_may_jump(self.file.container):
             return
-        from penstock._facts.frame_times import ANEW
+        from penstock._decoding.frame_times import ANEW
 
         self._is_order_said = True
         warn(

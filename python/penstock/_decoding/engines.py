@@ -20,7 +20,7 @@ from penstock._facts.info import MediaInfo, Track, VideoInfo, check_decodable, c
 from penstock._facts.opening import are_found, lacks_protocol, open_media
 from penstock._facts.part import Part
 from penstock._facts.probing import PATIENCE_S, Beginning, answer_of, info_of, probe, read_beginnings
-from penstock._facts.questions import InProcess
+from penstock._facts.questions import Questions
 from penstock._facts.source import Source
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock._facts.isolation import Isolation
-    from penstock._facts.questions import Questions
     from penstock._ffmpeg.command.settings import DecoderSettings
 
 _Opened: TypeAlias = tuple[Track, Sequence, SequenceFrame | DecoderError | None]
@@ -110,7 +109,7 @@ def _read_probed(
             "file, or write it with options={'movflags': '+faststart'}"
         )
     video, source, sandbox = chosen_video(media, options), opened.url, None
-    questions: Questions = InProcess(Track(source, media, video))
+    questions = Questions(Track(source, media, video))
     if isolation is not None:
         source, sandbox, questions = isolation.file.url, isolation.sandbox, isolation.about(video.index)
     # If it begins at the time of a frame, FFmpeg drops all frames before it.

@@ -18,7 +18,7 @@ from penstock._decoding.pixels import Pixels
 from penstock._decoding.sequence import SequenceFrame
 from penstock._decoding.turns import Turns
 from penstock._facts.completeness import End, why_no_frames
-from penstock._facts.questions import InProcess
+from penstock._facts.questions import Questions
 from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from penstock._decoding.pixels import Arrays, Job
     from penstock._decoding.plan import DecodePlan
     from penstock._facts.info import Track
-    from penstock._facts.questions import Questions
 
 
 class FramesInOrder(Protocol):
@@ -108,7 +107,7 @@ class LibavEngine(Turns[Made]):
     ) -> None:
         super().__init__(may_hang=may_hang)
         self.plan = plan
-        self.questions: Questions = InProcess(plan.track)
+        self.questions = Questions(plan.track)
         self.warning: str | None = None
         self._sequence, self._reason, self._ahead = sequence, reason, ahead
         self._pixels: Arrays = pixels or Pixels(plan)

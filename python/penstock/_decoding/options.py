@@ -222,9 +222,11 @@ class DecodeOptions:
                 f"pixel_format must be a str, not {self.pixel_format!r}. Pass pixel_format={SOURCE!r} for that of the "
                 "file"
             )
-        check_without_dashes("input_options", given := dict(self.given_input))
+        check_without_dashes("input_options", self.given_input)
         self._check_form()
-        return replace(self, start=start, end=end, duration=None, fps=rate, input_options=given)
+        return replace(
+            self, start=start, end=end, duration=None, fps=rate, input_options=dict(self.given_input)
+        )
 
     def _check_form(self) -> None:
         check_choice("fit", self.fit, get_args(Fit))

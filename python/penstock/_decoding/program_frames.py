@@ -42,6 +42,7 @@ def writing_arguments(numerator: int, *encoder: str) -> list[str]:
     return [
         *encoder,
         # Timestamps may go back or repeat if the times of decoding grow, and are earlier. NUT doesn't store the latter.
+        # This filter holds back a packet until the next one comes, which of a live source is a frame later.
         *("-bsf", f"setts=dts=N-{1 << 52}", "-avoid_negative_ts", "disabled"),
         *("-output_ts_offset", str(_later_s(numerator))),
         *("-map_metadata", "-1", "-map_chapters", "-1"),
@@ -72,10 +73,12 @@ def written_packets(
         suppress(LibavError, IndexError),
         av.open(f"pipe:{descriptor}", format="nut", options=_OPTIONS) as media,
     ):
-        for packet in media.demux(media.streams[0]):
+        stream = media.streams[0]
+        units = Fraction(stream.time_base or 1) / time_base
+        for packet in media.demux(stream):
             if packet.pts is None or frame_bytes not in (None, packet.size):
                 return
-            yield int(packet.pts * packet.time_base / time_base) - later, packet
+            yield packet.pts * units.numerator // units.denominator - later, packet
             del packet
 
 

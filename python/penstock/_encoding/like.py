@@ -13,13 +13,13 @@ from typing import Any, BinaryIO, cast
 
 from penstock._common.messages import argument
 from penstock._decoding.decoder import Decoder
+from penstock._decoding.frame_times import ROUNDED_S, FrameTimes
 from penstock._decoding.plan import is_full, yuv_colors
 from penstock._encoding.encoders import AUTO_CODECS, LOSSLESS, encoder_for, software_encoder
 from penstock._encoding.output_pixel_format import AUTO
 from penstock._encoding.timecode import TIMECODE, check_timecode
 from penstock._encoding.timing import Origin
 from penstock._facts.completeness import CHEAP_BYTES
-from penstock._facts.frame_times import ROUNDED_S, FrameTimes
 from penstock._facts.info import MediaInfo, VideoInfo
 from penstock._ffmpeg.command.arguments import frame_rate
 from penstock._ffmpeg.command.colors import MATRICES, holds_hdr_metadata

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import struct
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -33,7 +34,7 @@ from penstock._facts.index import (
 from penstock._facts.info import AudioInfo, MediaInfo, Track, VideoInfo
 from penstock._facts.opening import decode, demux, ends_with_fragment, open_stream, times_may_jump
 from penstock._ffmpeg.command import endpoints
-from penstock._formats import containers
+from penstock._formats import codecs, containers
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ _CUT_OFF = "the file is truncated"
 _SEGMENT, _CLUSTER, _SIMPLE_BLOCK = b"\x18\x53\x80\x67", b"\x1f\x43\xb6\x75", b"\xa3"
 _SEGMENT_WITHIN_BYTES = 1024
 _MOST_HEAD_BYTES = 12
-# libav takes no larger packet of MPEG-4 for a picture that isn't coded (MAX_NVOP_SIZE in libavcodec/mpeg4video.h).
-_NOT_CODED_BYTES = 19
+# A name in the metadata of FLV, and the type of its value: a number. Chosen: the metadata is the first thing in a file.
+_FILE_SIZE, _MOST_METADATA_BYTES = b"filesize\0", 1 << 16
 # A page of Ogg has so many before the sizes of its parts, and at most so many in all (RFC 3533, 6).
 _PAGE_HEAD_BYTES = 27
 _MOST_PAGE_BYTES = 65_307
@@ -149,6 +150,8 @@ def why_incomplete(
                 if missing or segment.stop > identity.size_bytes:
                     return missing or _CUT_OFF
                 return _damaged_at(source, segment) if is_cheap else None
+            if (stated := _stated_bytes(source, media)) >= identity.size_bytes:
+                return missing or (_CUT_OFF if stated > identity.size_bytes else None)
             return missing or _early_by_length(file, stream, packets, track, delivered)
     except (DecoderError, LibavError, OSError) as error:
         raise_shortage(error)
@@ -225,6 +228,8 @@ def why_sound_ends_early(
         return _CUT_OFF if last.pos + last.size > identity.size_bytes else None
     if not containers.known(media.container).tells_sound or media.duration_s is None:
         return None
+    if (stated := _stated_bytes(source, media)) >= identity.size_bytes:
+        return _CUT_OFF if stated > identity.size_bytes else None
     if read.back is not None:  # FFmpeg 5.1 leaves out frames of FLAC there
         at_s = float(read.back * audio.time_base)
         return f"the times of the audio go back after {at_s:.3f} s, as in a file joined from several"
@@ -345,6 +350,20 @@ def _early_by_index(
 def _shown_by_index(stream: VideoStream) -> int:
     """How many packets the index has that an edit list does not hide."""
     return sum(one.size > 0 and not one.is_discard for one in stream.index_entries)
+
+
+def _stated_bytes(source: str, media: MediaInfo) -> float:
+    """The length of a file by its `onMetaData` (Adobe's FLV specification, E.5); 0 if that has none.
+
+    The length in seconds may count from before the first frame.
+    """
+    if not containers.known(media.container).states_bytes:
+        return 0
+    with Path(endpoints.without_protocol(source)).open("rb") as file:
+        head = file.read(_MOST_METADATA_BYTES)
+    at = head.find(_FILE_SIZE) + len(_FILE_SIZE)
+    number = head[at : at + 8]
+    return float(struct.unpack(">d", number)[0]) if at >= len(_FILE_SIZE) and len(number) == 8 else 0
 
 
 def _segment(source: str) -> range | None:
@@ -602,10 +621,8 @@ def _wrong_count(track: Track, delivered: Delivered) -> str | None:
         missing = claimed - delivered.frames
         most = 1 if media.audio else 0  # FFmpeg writes one more where there is sound
         is_wrong = abs(missing) > most and abs(missing - _empty_chunks(track)) > most
-        if (
-            is_wrong and video.codec == "mpeg4"
-        ):  # Xvid and DivX write a chunk that shows nothing for a delayed frame
-            is_wrong = not 0 < missing <= _empty_chunks(track, _NOT_CODED_BYTES)
+        if is_wrong and (most_bytes := codecs.known(video.codec).not_coded_bytes):
+            is_wrong = not 0 < missing <= _empty_chunks(track, most_bytes)
     elif containers.known(media.container).has_boxes:
         is_known = known_frames(track) == delivered.frames
         if is_known and delivered.frames > claimed:

@@ -38,12 +38,12 @@ class Calls:
     def about(self, index: int, question: str, *arguments: Any) -> Any:
         """The answer to one of `Questions` about a video stream. Its modules are not imported for the facts alone."""
         from penstock._facts.completeness import Delivered
-        from penstock._facts.questions import InProcess
+        from penstock._facts.questions import Questions
 
         media = self.media()
         [video] = (one for one in media.video if one.index == index)
         given = [unpack(Delivered, one) if isinstance(one, dict) else one for one in arguments]
-        return getattr(InProcess(Track(self.source.url, media, video)), question)(*given)
+        return getattr(Questions(Track(self.source.url, media, video)), question)(*given)
 
 
 def main(records: int, calls: type[Calls] = Calls) -> None:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar, cast
+from typing import Any, Literal, Protocol, TypeVar, cast, get_type_hints
 
 from penstock._common.messages import plural
-from penstock._facts.completeness import Delivered, End
 from penstock._facts.confined_process import ConfinedProcess
 from penstock._facts.exact_json import unpack
 from penstock._facts.info import MediaInfo
-from penstock._facts.part import Begins
+from penstock._facts.questions import Questions
 from penstock._facts.source import Source
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.sandbox import Sandbox, SandboxedFile
@@ -95,13 +94,13 @@ class Isolation:
         """The facts with the file's own name, whatever a child has called it."""
         return replace(media, path=self.path)
 
-    def about(self, index: int, ask: Ask | None = None) -> _AboutTrack:
+    def about(self, index: int, ask: Ask | None = None) -> Questions:
         """The questions about the video stream of that index, which `ask` asks; None has new children answer."""
 
         def ask_new(question: str, kind: type[T], *arguments: object) -> T:
             return self.ask("about", kind, None, index, question, *arguments)
 
-        return _AboutTrack(ask or ask_new)
+        return cast("Questions", _Asked(ask or ask_new))
 
     def ask(self, call: str, kind: type[T], timeout_s: float | None = None, *arguments: object) -> T:
         """The answer of a child in a sandbox to one of its `Calls`, which is of that type."""
@@ -178,26 +177,14 @@ class Isolation:
         )
 
 
-class _AboutTrack:
+class _Asked:
     """Answers `Questions` by children in a sandbox, which raise what `Isolation.media` raises."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
-    def frames(self, start: float | None, end: float | None, rate: str | None = None) -> int | None:
-        return self._ask("frames", cast("type[int | None]", int | None), start, end, rate)
-
-    def begins(self, start: float) -> Begins | None:
-        return self._ask("begins", cast("type[Begins | None]", Begins | None), start)
-
-    def even_rate(self) -> Fraction | None:
-        return self._ask("even_rate", cast("type[Fraction | None]", Fraction | None))
-
-    def begins_inside_group(self) -> bool:
-        return self._ask("begins_inside_group", bool)
-
-    def at_end(self, delivered: Delivered) -> End:
-        return self._ask("at_end", End, delivered)
+    def __getattr__(self, question: str) -> Callable[..., Any]:
+        return partial(self._ask, question, get_type_hints(getattr(Questions, question))["return"])
 
 
 @dataclass(frozen=True, slots=True)

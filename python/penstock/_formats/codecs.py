@@ -33,6 +33,9 @@ class Codec(NamedTuple):
     # prediction nor SBR then.
     alone_profile: str | None = None
     may_cut_fields: bool = False  # libav doesn't mark a picture whose second field was cut off.
+    # The largest packet that libav takes for a picture that isn't coded (MAX_NVOP_SIZE in libavcodec/mpeg4video.h).
+    # Xvid and DivX write one for a delayed frame.
+    not_coded_bytes: int = 0
     is_animated: bool = False  # libav can't read pictures of it that move.
 
     is_raw: bool = False  # Samples as they are, in any pixel format, and without a header.
@@ -82,7 +85,7 @@ _CODECS = {
     ),
     "mpeg1video": Codec(has_frame_in_each=True, marks_damage=True),
     "mpeg2video": Codec(has_frame_in_each=True, marks_damage=True, may_cut_fields=True),
-    "mpeg4": Codec(marks_damage=True, aliases=("mp4v",)),
+    "mpeg4": Codec(marks_damage=True, not_coded_bytes=19, aliases=("mp4v",)),
     **dict.fromkeys(("ffv1", "cfhd"), Codec(has_frame_in_each=True, has_no_fields=True)),
     "png": Codec(has_frame_in_each=True, has_no_fields=True, has_own_palettes=True),
     **dict.fromkeys(("gif", "wmv1"), Codec(has_no_fields=True)),

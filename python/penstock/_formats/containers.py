@@ -35,6 +35,7 @@ class Container(NamedTuple):
     counts_from_file: bool = False
     # It is made of boxes, whose header lists all packets and edits (ISO/IEC 14496-12).
     has_boxes: bool = False
+    states_bytes: bool = False  # Its metadata may have the length of the file in bytes.
     has_elements: bool = False  # It is made of elements with their lengths (EBML, RFC 8794).
     # It is made of pages with checksums, of which the last one is marked. A file may be several ones, of which the
     # later ones begin at 0 again (RFC 3533).
@@ -169,6 +170,7 @@ _CONTAINERS = {
     "avi": _AAC._replace(may_seek=True, counts_frames=True, times_sound=False, completes_header=True),
     # RTMP carries nothing but FLV (Adobe's specification, 6.1).
     "flv": _AAC._replace(
+        states_bytes=True,
         may_seek=True,
         tells_length=True,
         tells_sound=True,

@@ -15,12 +15,12 @@ from typing import Any
 from penstock._common.messages import warn
 from penstock._common.reports import EncodeReport
 from penstock._decoding.decoder import Decoder
+from penstock._decoding.frame_times import LONG_FRAMES, FrameTimes
 from penstock._decoding.video_frame import VideoFrame
 from penstock._encoding.encoder import Encoder
 from penstock._encoding.like import has_own_times
 from penstock._encoding.output import ordinary_path, sync
 from penstock._encoding.timing import LAST_FRAME_S
-from penstock._facts.frame_times import LONG_FRAMES, FrameTimes
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.endpoints import Identity, Output
 from penstock.cli.messages import in_one_line

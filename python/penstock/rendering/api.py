@@ -12,6 +12,7 @@ from typing import Literal, get_args
 from penstock._common.control_groups import whole_cpus
 from penstock._common.messages import argument, warn
 from penstock._decoding.decoder import Decoder
+from penstock._decoding.frame_times import FrameTimes
 from penstock._decoding.options import part_of
 from penstock._encoding.like import (
     LOST,
@@ -22,7 +23,6 @@ from penstock._encoding.like import (
     with_codec,
 )
 from penstock._encoding.request import EncoderOptions
-from penstock._facts.frame_times import FrameTimes
 from penstock._facts.probing import probe
 from penstock._ffmpeg.command.arguments import checked_size, frame_rate
 from penstock._ffmpeg.command.settings import check_choice

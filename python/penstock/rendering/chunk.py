@@ -163,7 +163,7 @@ class Renderer:
     def _map(self, chunk: RenderChunk, encoder: Encoder) -> Iterator[None]:
         """The frames of the source, after the function."""
         from penstock._decoding.decoder import Decoder  # a scene needs none, and its import takes 0.1 s
-        from penstock._facts.frame_times import ROUNDED_S
+        from penstock._decoding.frame_times import ROUNDED_S
 
         source = self._plan.source
         assert source is not None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock._facts.frame_times import FrameTimes
+    from penstock._decoding.frame_times import FrameTimes
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
-from av.codec.context import ThreadType
 from av.error import FFmpegError as LibavError
 
+from penstock._decoding.open_video import VideoInput
+from penstock._decoding.run import account_by_decoding
 from penstock._facts.index import REORDERED, read_packets
 from penstock._facts.info import MediaInfo, VideoInfo, check_decodable, check_no_grid
-from penstock._facts.opening import decode, demux, open_stream
 from penstock._facts.seeking import Clock, rounded_s
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import TICK_S
@@ -141,18 +140,20 @@ def _may_show_nothing(pts: npt.NDArray[np.int64], video: VideoInfo) -> bool:
 
 
 def _decoded_pts(media: MediaInfo, video: VideoInfo) -> list[int]:
-    """The times of all frames, by decoding.
+    """The times of all frames, by decoding: the decoder of the frames says what is damaged.
 
     Raises:
-        DecoderError: no frame has a time.
+        DecoderError: there are no frames.
     """
-    pts: list[int] = []
-    with open_stream(endpoints.source(media.path), media.container, video.index) as (file, stream):
-        codec = stream.codec_context
-        codec.thread_type = ThreadType.AUTO
-        for packet in (*demux(file, stream), None):
-            with suppress(LibavError, EOFError):  # the decoder of the frames says what is damaged
-                pts += [frame.pts for frame in decode(codec, packet) if frame.pts is not None]
-    if not pts:
+    chosen = VideoInput(
+        source=endpoints.source(media.path),
+        path=media.path,
+        container=media.container,
+        index=video.index,
+        decoder=None,
+        is_strict=False,
+        threads=None,
+    )
+    if not (pts := account_by_decoding(chosen).pts):
         raise DecoderError(f"{media.path} doesn't store the times of its frames")
     return sorted(pts)
