@@ -136,7 +136,7 @@ def test_len_does_not_decode(video: Path) -> None:
             assert len(decoder) == len(expected(video, 15))
 
 
-@pytest.mark.parametrize("fps", [0, -1, float("nan"), float("inf")])
+@pytest.mark.parametrize("fps", [0, -1, 2**31, float("nan"), float("inf")])
 def test_impossible_rates_are_refused_at_the_call(video: Path, fps: float) -> None:
     with pytest.raises(ValueError, match="fps"):
         Decoder(video, fps=fps)

@@ -398,8 +398,10 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.fifo.FifoTicket.wait": partial(with_fifo_ticket, "wait"),
     "penstock.fifo.open": open_fifo,
     "penstock.pipes.make_pipe": make_pipe,
+    # 65,536 frames a second are taken.
     "penstock.map_video": lambda **given: rendered(
-        partial(penstock.map_video, None, clip("audio_aac")), **given
+        partial(penstock.map_video, None, clip("audio_aac")),
+        **({"end": 0.001} if "fps" in given else {}) | given,
     ),
     "penstock.Pipeline": partial(run_pipeline, [b"x"]),
     "penstock.Pipeline.read": partial(with_pipeline, "read"),

@@ -129,8 +129,8 @@ class Decoder(DecoderBase):
         fps: frames per second, at a fixed rate. Frame k is then the frame on screen at ``start + k / fps``, which is
             its `VideoFrame.time_s`. Frames are repeated and left out for that, until the last one is over. Iteration,
             `len`, numbers, times and slices count so, and `VideoFrame.source_index` is the number in the file. Only for
-            regular files and bytes, without `filters`. None is each frame once. An image sequence has all of its images
-            at this rate, 25 by default.
+            regular files and bytes, without `filters`. At most 1,000,000. None is each frame once. An image sequence
+            has all of its images at this rate, 25 by default.
         pixel_format: FFmpeg's name of the frames' pixel format (``ffmpeg -pix_fmts``); "source" is the file's own, in
             the byte order of this machine. rgb24, bgr24, rgba and gray return uint8; rgb48le, rgba64le, and YUV of more
             than 8 bits, uint16; grayf32le and gbrpf32le, float32. If you don't pass it, gray and RGB of more than 8

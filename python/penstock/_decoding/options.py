@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from penstock._common.command_line import CommandOption
 from penstock._common.messages import argument
-from penstock._ffmpeg.command.arguments import check_without_dashes, frame_rate
+from penstock._ffmpeg.command.arguments import TICK_S, check_without_dashes, frame_rate
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE
 from penstock._ffmpeg.command.settings import (
     DEFAULT_DECODER_SETTINGS,
@@ -50,8 +50,8 @@ class DecodeOptions:
     """frames per second, at a fixed rate. Frame k is then the frame on screen at ``start + k / fps``, which is its
     `VideoFrame.time_s`. Frames are repeated and left out for that, until the last one is over. Iteration, `len`,
     numbers, times and slices count so, and `VideoFrame.source_index` is the number in the file. Only for regular files
-    and bytes, without `filters`. None is each frame once. An image sequence has all of its images at this rate, 25 by
-    default."""
+    and bytes, without `filters`. At most 1,000,000. None is each frame once. An image sequence has all of its images at
+    this rate, 25 by default."""
     pixel_format: str = DEFAULT_FORMAT
     """FFmpeg's name of the frames' pixel format (``ffmpeg -pix_fmts``); "source" is the file's own, in the byte order
     of this machine. rgb24, bgr24, rgba and gray return uint8; rgb48le, rgba64le, and YUV of more than 8 bits, uint16;
@@ -273,7 +273,10 @@ class DecodeOptions:
     @property
     def rate(self) -> Fraction | None:
         """`fps` as a fraction."""
-        return None if self.fps is None else frame_rate(self.fps)
+        rate = None if self.fps is None else frame_rate(self.fps)
+        if rate is not None and rate * TICK_S > 1:
+            raise ValueError(f"fps must be at most {int(1 / TICK_S):,} frames per second, not {self.fps!r}")
+        return rate
 
     @property
     def given_input(self) -> Mapping[str, object]:
