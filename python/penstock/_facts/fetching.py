@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 
 from penstock._facts.single_pass import SinglePassSource
+from penstock._ffmpeg.command.endpoints import confining_arguments
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
 from penstock._ffmpeg.program.messages import summarize
 from penstock._ffmpeg.program.process import FFmpegProcess
@@ -24,7 +25,10 @@ class FetchedSource(SinglePassSource):
 
     def __init__(self, url: str) -> None:
         # FFmpeg's demuxer and muxer `data` leave the bytes as they are.
-        arguments = ("-f", "data", "-i", url, "-map", "0", "-c", "copy", "-f", "data", "pipe:1")
+        arguments = (
+            *(*confining_arguments(url, ()), "-f", "data", "-i", url),
+            *("-map", "0", "-c", "copy", "-f", "data", "pipe:1"),
+        )
         self._program = FFmpegProcess(
             find_decoding_ffmpeg(), arguments, is_strict=False, stdout=subprocess.PIPE, error=DecoderError
         )
