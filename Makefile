@@ -122,10 +122,16 @@ $(TESTS):
 
 # The crates that are for Windows whole; of the core, the Reader and the Writer are.
 ON_WINDOWS := penstock-cpu penstock-pixels
+# Tests of the Python package that pass there whole, but for those that are marked.
+PYTHON_ON_WINDOWS := tests/toolkit/test_windows.py tests/toolkit/test_writer.py
 test-windows: $(READY)-build
 	@$(IN_VENV) python -m scripts.windows.kit
 	scripts/windows/cargo test --quiet --package penstock-core --lib --test=all $(ARGS)
 	scripts/windows/cargo test --quiet $(ON_WINDOWS:%=--package %) $(ARGS)
+	scripts/windows/cargo test --quiet --package penstock-frames --package penstock-pipeline --lib $(ARGS)
+	scripts/windows/cargo build --quiet --package penstock-python
+	cp target/windows/x86_64-pc-windows-gnu/debug/_native.dll python/penstock/_native.pyd
+	scripts/windows/python -m pytest -q -m "not slow" $(PYTHON_ON_WINDOWS)
 
 soak: $(READY)-test $(READY)-native
 	@$(IN_VENV) python tests/soak $(ARGS)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-import resource
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from benchmarks.harness.results import OTHERS, Run
+
+with suppress(ImportError):  # Windows has none, and tests there use other parts of this module
+    import resource
 
 #: The two accounts that `watch` compares count ticks of 10 ms. On an idle machine they differed by up to 0.02 s.
 UNCERTAIN_S = 0.03

@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import functools
+import getpass
 import hashlib
 import io
-import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
@@ -73,7 +73,7 @@ def clip(name: str) -> Path:
 def _folder() -> Path:
     """For all who make the same clips with the same FFmpeg."""
     recipe = Path(__file__).read_bytes() + capabilities.stdout_of(ffmpegs()[0], "-version").encode()
-    folder = _TEMPORARY / f"penstock-clips-{os.getuid()}-{hashlib.sha256(recipe).hexdigest()[:16]}"
+    folder = _TEMPORARY / f"penstock-clips-{getpass.getuser()}-{hashlib.sha256(recipe).hexdigest()[:16]}"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 from penstock._common.exits import STALL_S
 from penstock._native import _LoopWaker
 from penstock._platform.forks import at_fork
+from penstock._platform.loops import watch
 from penstock.errors import StalledError
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ class _LoopWaiters:
         self.waker = _LoopWaker()
         self._numbers = itertools.count()
         self._futures: dict[int, asyncio.Future[None]] = {}
-        loop.add_reader(self.waker.fileno(), self._wake)
+        watch(loop, self.waker, self._wake)
 
     async def until_ended(self, watchable: Watchable, future: asyncio.Future[None]) -> None:
         number = next(self._numbers)

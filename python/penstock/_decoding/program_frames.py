@@ -42,8 +42,9 @@ def writing_arguments(numerator: int, *encoder: str) -> list[str]:
     return [
         *encoder,
         # Timestamps may go back or repeat if the times of decoding grow, and are earlier. NUT doesn't store the latter.
-        # This filter holds back a packet until the next one comes, which of a live source is a frame later.
-        *("-bsf", f"setts=dts=N-{1 << 52}", "-avoid_negative_ts", "disabled"),
+        # The muxer counts in units that are up to 65,536 times as short, in 64 bits. The filter holds back a packet
+        # until the next one comes, which of a live source is a frame later.
+        *("-bsf", f"setts=dts=N-{1 << 45}", "-avoid_negative_ts", "disabled"),
         *("-output_ts_offset", str(_later_s(numerator))),
         *("-map_metadata", "-1", "-map_chapters", "-1"),
         # Unbuffered: if FFmpeg fails, all that it has made arrives.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import struct
 import sys
@@ -386,7 +385,8 @@ def _damaged_at(source: str, segment: range) -> str | None:
             if at == parents[-1].stop:
                 parents.pop()
                 continue
-            head = os.pread(file.fileno(), _MOST_HEAD_BYTES, at)
+            file.seek(at)
+            head = file.read(_MOST_HEAD_BYTES)
             element = _element(head, at)
             if element is not None and _is_unknown(element):
                 return None  # written live: only the next cluster tells where it ends
