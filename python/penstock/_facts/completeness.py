@@ -31,7 +31,14 @@ from penstock._facts.index import (
     tells_order,
 )
 from penstock._facts.info import AudioInfo, MediaInfo, Track, VideoInfo
-from penstock._facts.opening import decode, demux, ends_with_fragment, open_stream, times_may_jump
+from penstock._facts.opening import (
+    decode,
+    demux,
+    ends_in_fragment,
+    ends_with_fragment,
+    open_stream,
+    times_may_jump,
+)
 from penstock._ffmpeg.command import endpoints
 from penstock._formats import codecs, containers
 from penstock.errors import DecoderError
@@ -115,8 +122,17 @@ def begins_inside_group(track: Track) -> bool:
     return False
 
 
-def end_of(track: Track, delivered: Delivered, read: tuple[InputContainer, Packets] | None = None) -> End:
-    """What shows at the end of a file. `read` is as for `why_incomplete`."""
+def end_of(
+    track: Track, delivered: Delivered | None, read: tuple[InputContainer, Packets] | None = None
+) -> End:
+    """What shows at the end of a file. `read` is as for `why_incomplete`.
+
+    Args:
+        delivered: None if filters have made other frames of it.
+    """
+    if delivered is None:
+        is_cut = containers.known(track.media.container).has_boxes and ends_in_fragment(track.source)
+        return End(_CUT_OFF if is_cut else None)
     reason = why_incomplete(track, delivered, read)
     return End(reason, _strange(track, delivered) if reason is None else None)
 
@@ -149,6 +165,8 @@ def why_incomplete(
                 if missing or segment.stop > identity.size_bytes:
                     return missing or _CUT_OFF
                 return _damaged_at(source, segment) if is_cheap else None
+            if containers.known(media.container).has_boxes and ends_in_fragment(source):
+                return missing or _CUT_OFF  # in the sound of a fragment, say, and without those behind
             if (stated := _stated_bytes(source, media)) >= identity.size_bytes:
                 return missing or (_CUT_OFF if stated > identity.size_bytes else None)
             return missing or _early_by_length(file, stream, packets, track, delivered)
@@ -222,6 +240,8 @@ def why_sound_ends_early(
         if segment.stop > identity.size_bytes:
             return _CUT_OFF
         return _damaged_at(source, segment) if identity.size_bytes <= CHEAP_BYTES else None
+    if containers.known(media.container).has_boxes and ends_in_fragment(source):
+        return _CUT_OFF
     if containers.known(media.container).has_boxes and (listed := len(stream.index_entries)):
         last = stream.index_entries[listed - 1]
         return _CUT_OFF if last.pos + last.size > identity.size_bytes else None
