@@ -51,7 +51,7 @@ class SoundRun(FFmpegRun):
         has_sought: FFmpeg begins in the middle of the file.
     """
 
-    length, is_lossless, unit_samples, dropped = None, True, 1.0, 0
+    length, needs_none, unit_samples, dropped = None, True, 1.0, 0
 
     def __init__(
         self,
