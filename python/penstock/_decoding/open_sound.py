@@ -329,6 +329,10 @@ class OpenSound:
             raise DecoderError(f"{chosen.path}: {why}")
 
     def _fail(self, why: str) -> None:
+        if not self._is_file:
+            # A server may have stopped in the middle of a packet, which libav gives. Then it tells of it.
+            with suppress(LibavError):
+                next(demux(self.container, self._stream), None)
         raise DecoderError(f"{self.chosen.path}: the audio is damaged: {why}", advice=_OVER_GAPS)
 
     def seek(self, pts: int) -> bool:

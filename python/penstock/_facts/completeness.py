@@ -52,7 +52,10 @@ if TYPE_CHECKING:
 #: The warning for a file that was cut out of a longer one, such as a recording of a broadcast.
 BEGINS_INSIDE = "the file begins in the middle of a GOP, so its first frames may be missing or wrong"
 #: What to say of a piped MP4 file of which nothing can be read.
-INDEX_IS_LAST = "the file's index seems to be at its end. Save it to a file, or write it with options={'movflags': '+faststart'}"
+INDEX_IS_LAST = (
+    "the file's index seems to be at its end. Save it to a file, or write it with "
+    "options={'movflags': '+faststart'}"
+)
 # Guessed: a file that was cut off lacks more than this share. A whole file may lack less: it was trimmed between two
 # frames, or its last frame is shown for long, whose duration Matroska and FLV do not store.
 _MISSING_SHARE = 1 / 3

@@ -94,6 +94,9 @@ def open_media(
     confined = endpoints.confining_arguments(source, containers)
     words = [*confined, *endpoints.literal_arguments(source)]
     options = {name.removeprefix("-"): value for name, value in zip(words[::2], words[1::2], strict=True)}
+    if source.startswith(("http:", "https:")):
+        # Without that, libav says that it closes the connection, goes on with it all the same, and loses packets.
+        options["multiple_requests"] = "1"
     options |= decryption or {}
     # libav decodes the first frames for their facts, and throws the pictures away.
     options["skip_loop_filter"] = "all"

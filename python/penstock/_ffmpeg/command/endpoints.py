@@ -332,14 +332,7 @@ def uses_stdout(target: str) -> bool:
 
 
 def confining_arguments(source: str, containers: Iterable[str]) -> list[str]:
-    """FFmpeg's arguments by which it opens only `source`, if that is a path, and only `containers` (empty for any).
-
-    The connection to a server is kept.
-    """
-    if source.startswith(("http:", "https:")):
-        # Without that, FFmpeg says that it closes the connection, goes on with it all the same, and loses packets. And
-        # 9 takes the end of an answer in chunks for an error.
-        return ["-multiple_requests", "1"]
+    """FFmpeg's arguments by which it opens only `source`, if that is a path, and only `containers` (empty for any)."""
     if not is_path(source):
         return []
     allowed = ",".join(containers)
