@@ -15,7 +15,7 @@ import av
 import numpy as np
 import pytest
 from support.cases import ffmpegs, needs
-from support.clips import list_packets
+from support.clips import clip, list_packets
 from support.media import ffmpeg
 
 from penstock import Decoder, DecoderError, FFmpegWarning, probe, read_video
@@ -154,6 +154,24 @@ def test_number_is_the_place_in_iteration_of_real_files(name: str, frames: int) 
 
 def test_wrong_times_in_the_container_change_no_number() -> None:
     check(media("wrong-times.flv"), 359, most=3)
+
+
+def test_filters_of_a_file_that_begins_inside_a_gop_warn_of_its_first_frames(tmp_path: Path) -> None:
+    path = tmp_path / "inside.mkv"
+    ffmpeg(
+        "-ss",
+        "0.2",
+        "-i",
+        clip("h264_mkv"),
+        "-c",
+        "copy",
+        "-copyinkf",
+        "-bsf:v",
+        "noise=drop=not(n)",
+        path,
+    )
+    with Decoder(path, filters="null") as decoder, pytest.warns(FFmpegWarning, match="middle of a GOP"):
+        list(decoder)
 
 
 def test_errors_that_strict_decoding_invents_are_none() -> None:

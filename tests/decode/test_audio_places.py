@@ -482,3 +482,14 @@ def test_the_audio_of_a_decoder_begins_with_its_first_frame() -> None:
         with decoder.audio() as audio, AudioDecoder(clip("audio_aac"), start=0) as other:
             samples = audio.read_all()
             assert np.array_equal(samples, other.read_all()[round(first_s * audio.sample_rate) :])
+
+
+def test_windows_of_dts_are_decoded_with_the_packets_that_they_need(tmp_path: Path) -> None:
+    path, starts = tmp_path / "a.dts", [1.2345, 2.0, 2.5, 2.71]
+    noise = "anoisesrc=d=3:r=48000:a=0.5:seed=1"
+    ffmpeg("-f", "lavfi", "-i", noise, "-c:a", "dca", "-strict", "experimental", "-b:a", "640k", path)
+    with AudioDecoder(path) as audio:
+        whole, windows = audio.read_all(), audio.windows(starts, 0.1)
+    for start, window in zip(starts, windows, strict=True):
+        begin = round(start * 48_000)
+        np.testing.assert_array_equal(window, whole[begin : begin + len(window)])

@@ -10,7 +10,7 @@ import pytest
 from support import media
 from support.real_files import real_file
 
-from penstock import Decoder, FFmpegWarning
+from penstock import AudioDecoder, Decoder, FFmpegWarning
 from penstock.errors import DecoderError
 
 _SOURCE = (
@@ -89,3 +89,18 @@ def test_a_file_cut_in_a_fragment_is_damaged(tmp_path: Path) -> None:
     with Decoder(path) as decoder, pytest.raises(DecoderError) as failure:
         list(decoder)
     assert "first fragments" not in str(failure.value)
+
+
+@pytest.mark.parametrize("options", [{}, {"filters": "null"}, {"filters": "null", "isolated": True}], ids=str)
+def test_a_file_cut_in_the_sound_of_a_fragment_is_damaged(options: dict[str, object], tmp_path: Path) -> None:
+    path = tmp_path / "a.mp4"
+    sound = ("-f", "lavfi", "-i", "sine=d=1", "-g", "5", "-movflags", "frag_keyframe+empty_moov")
+    media.ffmpeg(*_SOURCE[:4], *sound, *_SOURCE[4:], path)
+    data = path.read_bytes()
+    second = data.index(b"moof", data.index(b"moof") + 4) - 4
+    for size in (second - 100, second + 100, data.index(b"mdat", second) - 2):
+        path.write_bytes(data[:size])
+        with Decoder(path, **options) as decoder, pytest.raises(DecoderError):  # type: ignore[arg-type]
+            list(decoder)
+        with AudioDecoder(path) as audio, pytest.raises(DecoderError):
+            audio.read_all()

@@ -80,6 +80,19 @@ def test_a_pipe_with_mp4_says_that_its_index_is_at_the_end(tmp_path: Path, pair:
     thread.join()
 
 
+def test_a_pipe_with_sound_in_mp4_says_that_its_index_is_at_the_end(
+    tmp_path: Path, pair: tuple[int, int]
+) -> None:
+    path = tmp_path / "a.mov"
+    media.ffmpeg("-f", "lavfi", "-i", "anoisesrc=d=5:r=48000", "-c:a", "pcm_f32le", path)
+    reader, writer = pair
+    thread = _later(lambda: _write_all(writer, path.read_bytes()))
+    with AudioDecoder(reader) as audio, pytest.raises(DecoderError, match="faststart"):
+        audio.read_all()
+    os.close(reader)
+    thread.join()
+
+
 @pytest.mark.parametrize("kind", [Decoder, AudioDecoder])
 def test_a_decoder_waits_for_the_first_writer_of_a_non_blocking_fifo(
     recording: bytes, tmp_path: Path, kind: type[Decoder] | type[AudioDecoder]

@@ -197,8 +197,9 @@ def test_audio_of_a_server_that_pauses_is_late_and_whole(tmp_path: Path) -> None
         assert sum(len(block) for block in [*got, *audio]) == 30 * 44_100  # type: ignore[misc, arg-type]
 
 
-def test_audio_of_a_server_that_stops_does_not_end(tmp_path: Path) -> None:
-    data, settings = sound_file("a.wav", tmp_path, 30).read_bytes(), DecoderSettings(stall_timeout=0.7)
+@pytest.mark.parametrize("name", ["a.wav", "a.flac"])
+def test_audio_of_a_server_that_stops_does_not_end(name: str, tmp_path: Path) -> None:
+    data, settings = sound_file(name, tmp_path, 30).read_bytes(), DecoderSettings(stall_timeout=0.7)
     with (
         http_server(data, stops_at=len(data) // 2) as server,
         AudioDecoder(server.url, settings=settings) as audio,
@@ -230,6 +231,14 @@ def test_a_server_that_keeps_its_connections_sends_all_frames(tmp_path: Path) ->
         server.keeps_connections = True
         with Decoder(server.url) as decoder:
             assert kept(decoder) == expected(tmp_path / "large.mp4")
+
+
+def test_a_program_sees_the_end_of_an_answer_in_chunks() -> None:
+    path = clip("h264_ts")
+    with http_server(path.read_bytes()) as server:
+        server.is_chunked = True
+        with Decoder(server.url, filters="null") as decoder:
+            assert kept(decoder) == expected(path)
 
 
 def test_damage_at_a_url_raises_after_the_frames_before() -> None:
@@ -339,9 +348,24 @@ def test_a_server_that_stops_is_given_up_after_the_stall_timeout(live: Path) -> 
             next(decoder)
 
 
+def test_a_server_that_stops_in_a_packet_has_stopped_and_damaged_nothing(tmp_path: Path) -> None:
+    settings = DecoderSettings(stall_timeout=0.7)
+    ffmpeg("-i", str(clip("h264")), "-c", "copy", "-movflags", "+faststart", str(tmp_path / "a.mp4"))
+    data = (tmp_path / "a.mp4").read_bytes()
+    with (
+        http_server(data, stops_at=len(data) * 3 // 4) as server,
+        Decoder(server.url, settings=settings) as decoder,
+    ):
+        for _ in range(2):
+            with pytest.raises(StalledError) as caught:
+                list(decoder)
+            assert caught.value.seconds == 0.7
+
+
 def test_a_server_that_never_answers_is_given_up_when_opened() -> None:
-    with http_server(b"", stops_at=0) as server, pytest.raises(StalledError):
+    with http_server(b"", stops_at=0) as server, pytest.raises(StalledError) as caught:
         Decoder(server.url, settings=DecoderSettings(stall_timeout=0.5))
+    assert caught.value.seconds == 0.5
 
 
 def test_close_wakes_a_thread_that_waits_for_a_server(live: Path) -> None:

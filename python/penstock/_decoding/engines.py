@@ -16,6 +16,7 @@ from penstock._decoding.plan import DecodePlan, alpha_decoder, as_stored, plan_d
 from penstock._decoding.program_engine import ProgramEngine
 from penstock._decoding.sequence import Sequence, SequenceFrame
 from penstock._decoding.session import numbered_stream
+from penstock._facts.completeness import INDEX_IS_LAST
 from penstock._facts.info import MediaInfo, Track, VideoInfo, check_decodable, check_no_grid, without_decoder
 from penstock._facts.opening import are_found, lacks_protocol, open_media
 from penstock._facts.part import Part
@@ -104,10 +105,7 @@ def _read_probed(
 ) -> ProgramEngine:
     is_unread = bool(media.video) and all(one.pixel_format is None for one in media.video)
     if is_unread and opened.single_pass is not None and containers.known(media.container).has_boxes:
-        raise DecoderError(
-            f"no frame can be read from {media.path} in order: the file's index seems to be at its end. Save it to a "
-            "file, or write it with options={'movflags': '+faststart'}"
-        )
+        raise DecoderError(f"no frame can be read from {media.path} in order: {INDEX_IS_LAST}")
     video, source, sandbox = chosen_video(media, options), opened.url, None
     questions = Questions(Track(source, media, video))
     if isolation is not None:

@@ -203,8 +203,13 @@ class OpenSound:
 
     @property
     def is_lossless(self) -> bool:
-        """Whether each packet, or each keyframe, can be decoded without those before."""
+        """Whether the codec can be lossless. Its packets have checksums then."""
         return bool(self.codec.codec.lossless)
+
+    @property
+    def needs_none(self) -> bool:
+        """Whether each packet, or each keyframe, can be decoded without those before. DTS may be lossy, and can't."""
+        return self.is_lossless and not self.codec.codec.lossy
 
     @property
     def needs_only_last(self) -> bool:
@@ -324,6 +329,10 @@ class OpenSound:
             raise DecoderError(f"{chosen.path}: {why}")
 
     def _fail(self, why: str) -> None:
+        if not self._is_file:
+            # A server may have stopped in the middle of a packet, which libav gives. Then it tells of it.
+            with suppress(LibavError):
+                next(demux(self.container, self._stream), None)
         raise DecoderError(f"{self.chosen.path}: the audio is damaged: {why}", advice=_OVER_GAPS)
 
     def seek(self, pts: int) -> bool:
@@ -448,7 +457,7 @@ class PlacedSound:
         if self._own != self._rate:
             self._lead = math.ceil(_LEAD_TAPS * max(1.0, self._own / self._rate))
         preroll_s = _SHORT_PREROLL_S if codecs.known(sound.chosen.audio.codec).is_soon_right else _PREROLL_S
-        self._preroll = 0 if self._sound.is_lossless else round(preroll_s * self._own)
+        self._preroll = 0 if self._sound.needs_none else round(preroll_s * self._own)
 
     @property
     def warning(self) -> str | None:
@@ -593,7 +602,7 @@ class PlacedSound:
         if (grid := self._grid) is None:
             return None
         self._is_used = True
-        is_close = grid.unit <= _EXACT and (self._sound.needs_only_last or self._sound.is_lossless)
+        is_close = grid.unit <= _EXACT and (self._sound.needs_only_last or self._sound.needs_none)
         slacks = (0, 2 * grid.step) if is_close else (2 * grid.step,)
         return next(filter(None, (self._sought_before(wanted, slack, grid) for slack in slacks)), None)
 

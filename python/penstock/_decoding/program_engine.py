@@ -152,8 +152,12 @@ class ProgramRun(FFmpegRun):
 
     def _end_of_file(self, run: DecodeSession) -> End:
         options, last = self.plan.options, self._latest
-        if last is None or options.filters or changes_frames(options.given_input):
-            return End()  # the options may make what was delivered different from the file
+        if last is None:
+            return End()
+        if options.filters or changes_frames(options.given_input):
+            end = self.questions.at_end(None)
+            is_inside = end.reason is None and options.start is None and self.questions.begins_inside_group()
+            return End(end.reason, completeness.BEGINS_INSIDE if is_inside else None)
         unit = float(self.plan.track.video.time_base)
         return self.questions.at_end(
             completeness.Delivered(

@@ -16,7 +16,7 @@ from penstock._decoding.open_sound import PlacedSound
 from penstock._decoding.program_frames import ProgramOutput, writing_arguments
 from penstock._decoding.session import DecodeSession, FFmpegRun
 from penstock._decoding.sound_engine import SoundEngine
-from penstock._facts.completeness import End, has_sound, why_sound_incomplete
+from penstock._facts.completeness import INDEX_IS_LAST, End, has_sound, why_sound_incomplete
 from penstock._facts.seeking import audio_arguments
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import format_seconds, option_arguments, read_arguments
@@ -51,7 +51,7 @@ class SoundRun(FFmpegRun):
         has_sought: FFmpeg begins in the middle of the file.
     """
 
-    length, is_lossless, unit_samples, dropped = None, True, 1.0, 0
+    length, needs_none, unit_samples, dropped = None, True, 1.0, 0
 
     def __init__(
         self,
@@ -118,6 +118,8 @@ class SoundRun(FFmpegRun):
 
     def _end_of(self, run: DecodeSession) -> End:
         if not self._count and not self.has_enough and has_sound(*self._place, self._from_s, self._until_s):
+            if self._opened.single_pass is not None and self.chosen.container.has_boxes:
+                raise self.session.failure(f"{self._opened.path}: {INDEX_IS_LAST}", 0)
             self._fail(f"this FFmpeg decodes nothing of the audio, which is {self._place[2].codec}")
         return super()._end_of(run)
 

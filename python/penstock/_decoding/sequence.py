@@ -301,6 +301,10 @@ class Sequence:
         return None
 
     def _fail(self, why: str) -> NoReturn:
+        if self._chosen.is_opened_once:
+            # A server may have stopped in the middle of a packet, which libav gives. Then it tells of it.
+            with suppress(LibavError):
+                next(self._video.packets(), None)
         message = f"{self._chosen.path}: frame {self._given} can't be decoded: {why}"
         raise DecoderError(message, frames=self._given)
 

@@ -31,7 +31,14 @@ from penstock._facts.index import (
     tells_order,
 )
 from penstock._facts.info import AudioInfo, MediaInfo, Track, VideoInfo
-from penstock._facts.opening import decode, demux, ends_with_fragment, open_stream, times_may_jump
+from penstock._facts.opening import (
+    decode,
+    demux,
+    ends_in_fragment,
+    ends_with_fragment,
+    open_stream,
+    times_may_jump,
+)
 from penstock._ffmpeg.command import endpoints
 from penstock._formats import codecs, containers
 from penstock.errors import DecoderError
@@ -44,6 +51,11 @@ if TYPE_CHECKING:
 
 #: The warning for a file that was cut out of a longer one, such as a recording of a broadcast.
 BEGINS_INSIDE = "the file begins in the middle of a GOP, so its first frames may be missing or wrong"
+#: What to say of a piped MP4 file of which nothing can be read.
+INDEX_IS_LAST = (
+    "the file's index seems to be at its end. Save it to a file, or write it with "
+    "options={'movflags': '+faststart'}"
+)
 # Guessed: a file that was cut off lacks more than this share. A whole file may lack less: it was trimmed between two
 # frames, or its last frame is shown for long, whose duration Matroska and FLV do not store.
 _MISSING_SHARE = 1 / 3
@@ -115,8 +127,17 @@ def begins_inside_group(track: Track) -> bool:
     return False
 
 
-def end_of(track: Track, delivered: Delivered, read: tuple[InputContainer, Packets] | None = None) -> End:
-    """What shows at the end of a file. `read` is as for `why_incomplete`."""
+def end_of(
+    track: Track, delivered: Delivered | None, read: tuple[InputContainer, Packets] | None = None
+) -> End:
+    """What shows at the end of a file. `read` is as for `why_incomplete`.
+
+    Args:
+        delivered: None if filters have made other frames of it.
+    """
+    if delivered is None:
+        is_cut = containers.known(track.media.container).has_boxes and ends_in_fragment(track.source)
+        return End(_CUT_OFF if is_cut else None)
     reason = why_incomplete(track, delivered, read)
     return End(reason, _strange(track, delivered) if reason is None else None)
 
@@ -149,6 +170,8 @@ def why_incomplete(
                 if missing or segment.stop > identity.size_bytes:
                     return missing or _CUT_OFF
                 return _damaged_at(source, segment) if is_cheap else None
+            if containers.known(media.container).has_boxes and ends_in_fragment(source):
+                return missing or _CUT_OFF  # in the sound of a fragment, say, and without those behind
             if (stated := _stated_bytes(source, media)) >= identity.size_bytes:
                 return missing or (_CUT_OFF if stated > identity.size_bytes else None)
             return missing or _early_by_length(file, stream, packets, track, delivered)
@@ -222,6 +245,8 @@ def why_sound_ends_early(
         if segment.stop > identity.size_bytes:
             return _CUT_OFF
         return _damaged_at(source, segment) if identity.size_bytes <= CHEAP_BYTES else None
+    if containers.known(media.container).has_boxes and ends_in_fragment(source):
+        return _CUT_OFF
     if containers.known(media.container).has_boxes and (listed := len(stream.index_entries)):
         last = stream.index_entries[listed - 1]
         return _CUT_OFF if last.pos + last.size > identity.size_bytes else None

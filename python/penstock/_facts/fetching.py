@@ -24,7 +24,9 @@ class FetchedSource(SinglePassSource):
 
     def __init__(self, url: str) -> None:
         # FFmpeg's demuxer and muxer `data` leave the bytes as they are.
-        arguments = ("-f", "data", "-i", url, "-map", "0", "-c", "copy", "-f", "data", "pipe:1")
+        # FFmpeg 9 takes the end of an answer in chunks for an error, unless it keeps the connection.
+        kept = ("-multiple_requests", "1") if url.startswith(("http:", "https:")) else ()
+        arguments = (*kept, "-f", "data", "-i", url, "-map", "0", "-c", "copy", "-f", "data", "pipe:1")
         self._program = FFmpegProcess(
             find_decoding_ffmpeg(), arguments, is_strict=False, stdout=subprocess.PIPE, error=DecoderError
         )

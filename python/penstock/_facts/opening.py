@@ -290,6 +290,15 @@ def ends_with_fragment(source: str) -> bool:
     return False
 
 
+def ends_in_fragment(source: str) -> bool:
+    """Whether an MP4 file ends before its last fragment does: in a box, or with a head of frames that are missing."""
+    if (size := endpoints.file_bytes(source)) is None:
+        return False
+    boxes = [*_boxes(Path(endpoints.without_protocol(source)))]
+    is_fragmented = any(name == b"moof" for name, _ in boxes)
+    return is_fragmented and (boxes[-1][0] == b"moof" or boxes[-1][1] > size)
+
+
 def _is_segment(path: str) -> bool:
     """Whether an MP4 file has fragments, and nothing before them that describes them."""
     with suppress(OSError):

@@ -152,6 +152,8 @@ def answer_of(path: str, read: Callable[[], T], deadline: Deadline) -> T:
     """
     try:
         return run_with_timeout(path, read, deadline)
+    except StalledError:
+        raise  # it says already what came late
     except TimeoutError as error:
         seconds = deadline.timeout or 0.0
         message = f"{path} was not read within {seconds:g} s. Check that a program writes to it"

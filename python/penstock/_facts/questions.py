@@ -44,6 +44,6 @@ class Questions:
         """Whether a decoder has to wait for a later packet than the first, as in a recording of a broadcast."""
         return completeness.begins_inside_group(self._track)
 
-    def at_end(self, delivered: Delivered) -> End:
-        """What shows at the end of the file."""
+    def at_end(self, delivered: Delivered | None) -> End:
+        """What shows at the end of the file; None if filters have made other frames of it."""
         return completeness.end_of(self._track, delivered)
