@@ -127,6 +127,19 @@ class TestWhatIsKept:
         assert video is not None and video.pixel_format == "yuv420p10le"
         assert (video.color_transfer, video.color_matrix) == ("smpte2084", "bt2020")
 
+    @pytest.mark.parametrize(
+        "option", ["--color-matrix", "--color-range", "--output-pixel-format", "--codec"]
+    )
+    def test_auto_is_the_default(self, tmp_path: Path, out: Path, option: str) -> None:
+        source = tmp_path / "in.mkv"
+        color = ("-color_primaries", "bt2020", "-color_trc", "smpte2084", "-colorspace", "bt2020nc")
+        test = ("-f", "lavfi", "-i", "testsrc2=size=64x48:rate=25", "-t", 0.2)
+        ffmpeg(*test, "-c:v", "libx264", "-pix_fmt", "yuv420p10le", *color, source)
+        printed(run("convert", source, out / "a.mkv", *FAST, option, "auto"))
+        video = probe(out / "a.mkv").best_video
+        assert video is not None and video.pixel_format == "yuv420p10le"
+        assert (video.color_transfer, video.color_matrix) == ("smpte2084", "bt2020")
+
     def test_a_rotated_video_is_upright(self, out: Path) -> None:
         printed(run("convert", clip("rotated_90"), out / "a.mp4", *FAST))
         with Decoder(clip("rotated_90")) as before, Decoder(out / "a.mp4") as after:

@@ -73,6 +73,8 @@ def test_new_file_replaces_the_old_file_at_close(old: Path) -> None:
     [
         {"codec": "gif", "options": {"f": "ismv"}},
         {"options": {"x264-params": "nonsense=1", "profile:v": "no"}},
+        # It writes one file, although FFmpeg lets it open that itself.
+        {"options": {"f": "fifo", "fifo_format": "matroska", "map": "0:v"}},
     ],
 )
 def test_failure_leaves_the_old_file(old: Path, options: dict[str, object]) -> None:

@@ -261,6 +261,12 @@ def test_pauses_lose_no_frame(tmp_path, name, times):
     assert sum(not line.startswith("#") for line in packets.splitlines()) == len(times)
 
 
+@pytest.mark.parametrize(("name", "fps", "instead"), [("a.gif", 101, "fps=50"), ("a.mkv", 1001, "fps=1000")])
+def test_rate_too_high_for_a_container_names_one_that_it_has(tmp_path, name, fps, instead):
+    with pytest.raises(ValueError, match=rf"{instead}\b"):
+        penstock.Encoder(tmp_path / name, size=SIZE, fps=fps)
+
+
 def test_pause_too_long_for_gif_raises(tmp_path):
     times_s = [0, 0.04, 0.08, 655.43, 655.47]
     with penstock.Encoder(tmp_path / "a.gif", size=SIZE, fps=None) as encoder:

@@ -31,9 +31,10 @@ def check_rate(rate: Fraction | None, output: Output, sounds: Sequence[Sound]) -
         return
     given = rate_argument(rate)
     if (most := output.facts.most_fps) is not None and rate > most:
+        instead = argument("fps", output.facts.slow_fps or most)
         raise ValueError(
-            f"{given} is too much for {output.container_name}, which has room for {most} times a second. Pass a "
-            "smaller rate, or write mp4 or mov"
+            f"{given} is too much for {output.container_name}, whose times are multiples of 1/{most} s. Pass "
+            f"{instead} or less, or write mp4 or mov"
         )
     if sounds and rate >= _TOO_MANY_FPS_WITH_SOUND:
         raise ValueError(

@@ -462,5 +462,5 @@ def _speed_warnings(output: Output, rate: Fraction | None) -> tuple[str, ...]:
     most = output.facts.slow_fps
     if most is None or rate is None or rate <= most:
         return ()
-    slow = f"viewers slow down {output.container_name} of more than {most} frames per second"
+    slow = f"viewers slow down a {output.container_name} of more than {most} frames per second"
     return (f"{slow}. Pass {argument('fps', most)} or less",)

@@ -58,6 +58,7 @@ class Container(NamedTuple):
     completes_header: bool = False
     needs_seeking: bool = False  # FFmpeg cannot write it to a pipe.
     segment_endings: tuple[str, ...] = ()  # FFmpeg writes a playlist beside files with these endings.
+    opens_one: bool = False  # It opens one file by itself, with the output's name.
     is_list: bool = False  # An output is a list of outputs, which may differ in what they take.
     is_read: bool = True  # libav reads it, and more than one picture of it.
     # FFmpeg's encoder of video, if it holds sound, too. Every player knows the video of libx264.
@@ -201,6 +202,7 @@ _CONTAINERS = {
         Container(leads_elsewhere=True),
     ),
     "webm_dash_manifest": Container(leads_elsewhere=True),
+    "fifo": Container(opens_one=True),
     "apng": Container(needs_seeking=True),
     "avif": Container(needs_seeking=True, is_read=False),
     "webp": Container(needs_seeking=True, is_read=False),
@@ -275,6 +277,7 @@ def _asked(path: str, name: str | None) -> Muxer | None:
             form: Any = output.format
             # Those that write pictures, or nothing at all, open files by themselves as well, but get no times.
             has_times = not form.flags & av.format.Flags.no_timestamps.value
-            return Muxer(form.name, video, audio, form.no_file and has_times)
+            is_several = form.no_file and has_times and not known(form.name).opens_one
+            return Muxer(form.name, video, audio, is_several)
     except ValueError:
         return None

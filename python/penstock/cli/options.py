@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import fields
 from fractions import Fraction
 from typing import Any, TypeVar, get_type_hints
 
@@ -28,7 +29,11 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def encoder_arguments(given: dict[str, Any]) -> dict[str, Any]:
-    """The Encoder's arguments that were given, of the options that `options_of` makes and others."""
+    """The Encoder's arguments that were given, of the options that `options_of` makes and others.
+
+    One that has its default, such as "auto", was not given: what a video is like then comes from its source.
+    """
+    from penstock._encoding.request import Request
     from penstock._ffmpeg.command.settings import Colors, EncoderSettings
 
     arguments = {name: value for name, value in given.items() if value not in (None, (), {})}
@@ -44,7 +49,8 @@ def encoder_arguments(given: dict[str, Any]) -> dict[str, Any]:
         arguments["colors"] = Colors(**parts)
     if (program := arguments.pop("ffmpeg", None)) is not None:
         arguments["settings"] = EncoderSettings(ffmpeg=program)
-    return arguments
+    defaults = {one.name: one.default for one in fields(Request)}
+    return {name: value for name, value in arguments.items() if value != defaults.get(name)}
 
 
 def parsed(
