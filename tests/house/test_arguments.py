@@ -345,6 +345,11 @@ def render_scene(**options: object) -> None:
     rendered(partial(penstock.render, scene), **{"frames": 9, "size": (16, 16), "fps": 25} | options)
 
 
+def few_frames(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments, with an end where they have a rate: a million frames a second are taken."""
+    return {"end": 0.001} | given if "fps" in given else given
+
+
 CALLS: dict[str, Callable[..., object]] = {
     "penstock.Decoder": partial(make_decoder, Decoder),
     **{
@@ -398,10 +403,8 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.fifo.FifoTicket.wait": partial(with_fifo_ticket, "wait"),
     "penstock.fifo.open": open_fifo,
     "penstock.pipes.make_pipe": make_pipe,
-    # 65,536 frames a second are taken.
     "penstock.map_video": lambda **given: rendered(
-        partial(penstock.map_video, None, clip("audio_aac")),
-        **({"end": 0.001} if "fps" in given else {}) | given,
+        partial(penstock.map_video, None, clip("audio_aac")), **few_frames(given)
     ),
     "penstock.Pipeline": partial(run_pipeline, [b"x"]),
     "penstock.Pipeline.read": partial(with_pipeline, "read"),
@@ -416,7 +419,7 @@ CALLS: dict[str, Callable[..., object]] = {
     "penstock.pipes.PipeWriter.read_from": partial(between_ends, "read_from"),
     "penstock.pipes.Relay": prepare_relay,
     "penstock.pipes.Relay.move": move_piece,
-    "penstock.read_video": lambda **given: penstock.read_video(clip("audio_aac"), **given),
+    "penstock.read_video": lambda **given: penstock.read_video(clip("audio_aac"), **few_frames(given)),
     "penstock.relay": make_relay,
     "penstock.render": render_scene,
     "penstock.results.RelayTicket.exception": partial(with_relay_ticket, "exception"),
