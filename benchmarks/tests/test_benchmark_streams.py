@@ -149,22 +149,23 @@ def test_content_is_the_same_in_every_run_and_no_two_assets_are_alike(tmp_path: 
 
 
 def test_background_load_burns_cpu_and_ends() -> None:
-    def children() -> list[str]:
-        return Path("/proc/thread-self/children").read_text().split()
+    def children() -> set[str]:
+        return {*Path("/proc/thread-self/children").read_text().split()}
 
     def stat(pid: str) -> list[str]:
         """The fields behind the name (proc(5)): utime is the 12th, nice the 17th."""
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
 
+    others = children()  # those of a test before, such as the fork server of a process pool
     with pipeline.background(2):
-        burning = children()
+        burning = children() - others
         assert len(burning) == 2
         tried = dict(_native._try_priorities())
         expected = sorted(tried[level].nice for level in ("normal", "below-normal"))
         assert sorted(int(stat(pid)[16]) for pid in burning) == expected
         before = {pid: int(stat(pid)[11]) for pid in burning}
         assert eventually(lambda: all(int(stat(pid)[11]) > before[pid] for pid in burning))
-    assert not children()
+    assert children() <= others
 
 
 def test_reference_example_runs_each_of_its_rows(tmp_path: Path) -> None:

@@ -79,9 +79,11 @@ def test_all_awaits_of_a_loop_share_one_eventfd(pair: tuple[int, int]) -> None:
         stream.close()
         return more
 
+    gc.collect()
+    others = eventfds()  # of libraries that tests before have started, such as Ray
     assert asyncio.run(main()) == 2, "the loop's, and that of the writer's thread"
     # A loop may be in a cycle of references, also that of a test before.
-    assert eventually(lambda: gc.collect() >= 0 and eventfds() == 0), "and it is closed with the loop"
+    assert eventually(lambda: gc.collect() >= 0 and eventfds() <= others), "and it is closed with the loop"
 
 
 def test_one_ticket_is_awaited_by_many_tasks(pair: tuple[int, int]) -> None:
