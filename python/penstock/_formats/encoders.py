@@ -130,7 +130,7 @@ _ENCODERS = {
     "mpeg2video": _PLAYABLE._replace(codec="mpeg2video", has_range=False),
     # For images, the best quality that FFmpeg advises for JPEG. Its default aims at the bit rate of a small video.
     "mjpeg": _PLAYABLE._replace(
-        codec="mjpeg", levels=({"q:v": 8}, {"q:v": 3}, {"q:v": 1, "qmin": 1}), image_default={"q:v": 2}
+        codec="mjpeg", levels=({"q:v": 8}, {"q:v": 3}, {"q:v": 2}), image_default={"q:v": 2}
     ),
     "h264_nvenc": _NVENC,
     "hevc_nvenc": _NVENC._replace(codec="hevc"),
