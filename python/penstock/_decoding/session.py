@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from io import FileIO
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from penstock._common.messages import argument, plural
 from penstock._common.ownership import Closable
@@ -35,10 +35,6 @@ from penstock._ffmpeg.program.process import FFmpegProcess, Session, warn_unclos
 from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock._native import AppliedPolicy
 from penstock.errors import ClosedError, DecoderError
-
-if TYPE_CHECKING:
-    from penstock._decoding.confined_output import ConfinedOutput
-    from penstock._decoding.program_frames import ProgramOutput
 
 # Guessed: an FFmpeg that has closed its output exits within this time. If it has reported its end, that is all.
 END_GRACE_S = 5.0
@@ -114,6 +110,26 @@ class ChildSession(Session):
         self.close()
 
 
+class FrameOutput(Protocol):
+    """Reads what a program writes: in this process (`ProgramOutput`), or in a confined one (`ConfinedOutput`)."""
+
+    @property
+    def count(self) -> int:
+        """How many frames were read."""
+
+    def read(self) -> tuple[int, Any] | None:
+        """The next frame and its timestamp; None at the end."""
+
+    def waits(self) -> bool:
+        """Whether a thread waits for the program to write."""
+
+    def close(self) -> None:
+        """Ends the reading. May be called again."""
+
+    def release(self) -> None:
+        """Closes the pipe, which no thread may read any more. May be called again."""
+
+
 class DecodeSession(ChildSession):
     """A running FFmpeg that writes NUT.
 
@@ -128,7 +144,7 @@ class DecodeSession(ChildSession):
     """
 
     # Set by `start`.
-    output: ProgramOutput | ConfinedOutput
+    output: FrameOutput
 
     def __init__(
         self,
@@ -137,7 +153,7 @@ class DecodeSession(ChildSession):
         *,
         title: str,
         settings: DecoderSettings,
-        new_output: Callable[[FileIO], ProgramOutput | ConfinedOutput],
+        new_output: Callable[[FileIO], FrameOutput],
         is_strict: bool,
         sandbox: Sandbox | None = None,
     ) -> None:
@@ -358,7 +374,7 @@ class FFmpegRun(ChildRun[DecodeSession]):
         """FFmpeg's arguments."""
         raise NotImplementedError
 
-    def _new_output(self, output: FileIO) -> ProgramOutput | ConfinedOutput:
+    def _new_output(self, output: FileIO) -> FrameOutput:
         """Begins to read FFmpeg's output."""
         raise NotImplementedError
 
