@@ -8,11 +8,12 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use penstock_core::{Access, Error, Fifo, FifoTicket};
 
 use crate::common::in_own_process;
+use crate::eventually;
 
 const A_WHILE: Duration = Duration::from_millis(100);
 /// For what must happen at all.
@@ -51,17 +52,6 @@ fn has_reader(path: &Path) -> bool {
             false
         }
     }
-}
-
-fn eventually(mut condition: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        if Instant::now() > deadline {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-    true
 }
 
 fn taken(ticket: &FifoTicket) -> File {
@@ -182,7 +172,8 @@ fn cancelled_or_dropped_open_leaves_no_reader() {
     let folder = Folder::new();
     let (path, fifo) = folder.fifo();
     let waiting = fifo.open_in_background(Access::Read).unwrap();
-    assert!(eventually(|| has_reader(&path)) && waiting.wait_for(Some(PATIENCE)).is_some());
+    eventually(|| has_reader(&path));
+    assert!(waiting.wait_for(Some(PATIENCE)).is_some());
     for give_up in [FifoTicket::cancel as fn(&FifoTicket), |_| ()] {
         // Whether it is still waiting or has been met by the writer that `has_reader` was.
         for _ in 0..2 {
@@ -194,7 +185,7 @@ fn cancelled_or_dropped_open_leaves_no_reader() {
     waiting.cancel();
     assert_eq!(waiting.wait_for(None), Some(Err(Error::Aborted { bytes_lost: 0 })));
     assert_eq!(waiting.take().unwrap_err(), Error::Aborted { bytes_lost: 0 });
-    assert!(eventually(|| !has_reader(&path)));
+    eventually(|| !has_reader(&path));
 }
 
 #[test]

@@ -30,3 +30,13 @@ mod tee;
 mod transform;
 #[cfg(target_os = "linux")]
 mod writer;
+
+/// Waits for what is to come about, and fails after long.
+#[track_caller]
+fn eventually(mut condition: impl FnMut() -> bool) {
+    let start = std::time::Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < std::time::Duration::from_secs(20), "it has not come about");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}

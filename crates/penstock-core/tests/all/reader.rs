@@ -6,25 +6,16 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::common::{in_own_process, pattern, unnamed_file};
 use penstock_core::{ByteReader, Error, Reader, ReaderOptions, ThreadPolicy, make_pipe};
 use penstock_cpu::Priority;
 
+use crate::common::{in_own_process, pattern, unnamed_file};
+use crate::eventually;
+
 const A_MOMENT: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(20);
-
-fn eventually(mut condition: impl FnMut() -> bool) -> bool {
-    let start = Instant::now();
-    while !condition() {
-        if start.elapsed() > PATIENCE {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    true
-}
 
 fn open(fd: impl AsFd, frame_bytes: usize) -> Reader {
     Reader::new(fd, &ReaderOptions::new(frame_bytes)).unwrap()
@@ -140,10 +131,10 @@ fn reset_fails_after_the_whole_frames() {
     let (ours, _) = listener.accept().unwrap();
     let reader = open(&ours, 10);
     theirs.write_all(&[7; 25]).unwrap();
-    assert!(eventually(|| reader.stats().bytes_read == 25));
+    eventually(|| reader.stats().bytes_read == 25);
     // With what it has not read, a socket's close is a reset (tcp(7)).
     (&ours).write_all(b"unread").unwrap();
-    assert!(eventually(|| rustix::io::ioctl_fionread(&theirs).unwrap() == 6));
+    eventually(|| rustix::io::ioctl_fionread(&theirs).unwrap() == 6);
     drop(theirs);
     let (got, end) = read_all(&reader);
     assert_eq!((got, end), (vec![7; 20], Err(Error::from_raw_os_error(libc::ECONNRESET))));
@@ -157,7 +148,7 @@ fn memory_is_bounded_while_nobody_takes_frames() {
     let reader = Reader::new(&pipe, &options).unwrap();
     let bytes = pattern(200_000, 3);
     let writing = write_oddly(writer, bytes.clone(), 3);
-    assert!(eventually(|| reader.stats().frames_waiting == 3));
+    eventually(|| reader.stats().frames_waiting == 3);
     thread::sleep(A_MOMENT);
     let stats = reader.stats();
     assert_eq!((stats.frames_read, stats.bytes_read), (3, 30_000), "{stats:?}");
@@ -204,7 +195,7 @@ fn a_kept_frame_of_a_reader_that_has_ended_keeps_no_others_memory() {
         let before = resident_bytes();
         let reader = open(File::open("/dev/zero").unwrap(), FRAME_BYTES);
         let frames: Vec<_> = (0..3).map(|_| reader.read(None).unwrap()).collect();
-        assert!(eventually(|| reader.stats().frames_waiting == 4));
+        eventually(|| reader.stats().frames_waiting == 4);
         let kept = frames.into_iter().next();
         reader.close();
         assert!(resident_bytes() < before + 2 * FRAME_BYTES);
@@ -263,7 +254,7 @@ fn a_timeout_loses_nothing() {
     let (pipe, mut writer) = pipe().unwrap();
     let reader = open(&pipe, 6);
     writer.write_all(b"half").unwrap();
-    assert!(eventually(|| reader.stats().bytes_read == 4));
+    eventually(|| reader.stats().bytes_read == 4);
     let error = reader.read(Some(A_MOMENT)).unwrap_err();
     assert!(matches!(error, Error::Stalled { bytes_pending: 2, .. }), "{error:?}");
     writer.write_all(b"ed").unwrap();
@@ -279,7 +270,7 @@ fn latest_is_whole_and_newer_than_the_frames_that_waited() {
     let reader = Reader::new(&pipe, &options).unwrap();
     // Two wait, and the worker leaves the third in the pipe.
     writer.write_all(b"0000111122223333444").unwrap();
-    assert!(eventually(|| reader.stats().frames_waiting == 2));
+    eventually(|| reader.stats().frames_waiting == 2);
     let late = thread::spawn(move || {
         thread::sleep(A_MOMENT);
         writer.write_all(b"4").unwrap();
@@ -294,7 +285,7 @@ fn latest_is_whole_and_newer_than_the_frames_that_waited() {
     for value in 0..100 {
         writer.write_all(&[value; 4]).unwrap();
     }
-    assert!(eventually(|| reader.stats().frames_read == 105));
+    eventually(|| reader.stats().frames_read == 105);
     assert_eq!(reader.stats().frames_waiting, 2);
     let latest = reader.latest(None).unwrap().unwrap();
     assert_eq!((&*latest, latest.index()), (&[99; 4][..], 104));
@@ -352,13 +343,13 @@ fn a_drop_ends_a_worker_wherever_it_is() {
     let (pipe, mut writer) = pipe().unwrap();
     let full = open(&pipe, 4);
     writer.write_all(&[0; 4000]).unwrap();
-    assert!(eventually(|| full.stats().frames_waiting == 4));
+    eventually(|| full.stats().frames_waiting == 4);
     drop(full);
     let inside_a_frame = open(&pipe, 1 << 20);
-    assert!(eventually(|| inside_a_frame.stats().bytes_read > 0));
+    eventually(|| inside_a_frame.stats().bytes_read > 0);
     drop(inside_a_frame);
     drop(pipe);
-    assert!(eventually(|| writer.write_all(b"nobody").is_err()));
+    eventually(|| writer.write_all(b"nobody").is_err());
 }
 
 #[test]
@@ -389,7 +380,7 @@ fn a_policy_is_applied_to_the_worker() {
     let policy = ThreadPolicy::default().priority(Priority::BelowNormal);
     let options = ReaderOptions::new(4).policy(policy);
     let reader = Reader::new(&pipe, &options).unwrap();
-    assert!(eventually(|| reader.stats().policy.is_some()));
+    eventually(|| reader.stats().policy.is_some());
     assert_eq!(reader.stats().policy.unwrap().nice, 5);
 }
 

@@ -5,13 +5,14 @@ use std::io::{PipeReader, PipeWriter, Read, Seek, Write, pipe};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use penstock_core::{Error, OutputReason, Tee, TeeEnd, TeeOutput, TeePolicy, engine, make_pipe};
 use penstock_cpu::{Priority, SchedulingClass, ThreadPolicy};
 use proptest::prelude::*;
 
 use crate::common::{Temper, cases, drain, in_own_process, packet_pipe, pattern, unnamed_file};
+use crate::eventually;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -43,14 +44,6 @@ fn drained(temper: Temper) -> (PipeWriter, JoinHandle<Vec<u8>>) {
 /// Waits for the tee's end, and fails rather than wait for ever.
 fn ended(tee: &Tee) -> penstock_core::TeeReport {
     tee.wait_for(Some(PATIENCE)).expect("it comes to an end").unwrap()
-}
-
-fn eventually(condition: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < PATIENCE, "it has not come to that");
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]

@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{Temper, drain, pattern};
 use penstock_core::{ByteWriter, Error, Mode, ReaderKind, Transform, Transport, Writer, WriterOptions};
+
+use crate::common::{Temper, drain, pattern};
+use crate::eventually;
 
 /// Every byte of two becomes one: their sum. In steps of 1,000 bytes of output.
 #[derive(Debug)]
@@ -65,17 +67,6 @@ fn read_all(mut reader: PipeReader, pause: Duration) -> thread::JoinHandle<Vec<u
     })
 }
 
-/// Waits for what is to come about, and fails after long.
-fn eventually(what: &str, condition: impl Fn() -> bool) {
-    for _ in 0..10_000 {
-        if condition() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    panic!("not within ten seconds: {what}");
-}
-
 #[test]
 fn transformed_bytes_are_delivered_in_every_mode_and_at_every_pace() {
     for output_bytes in [1, 999, 70_000, 500_001] {
@@ -130,9 +121,7 @@ fn callers_memory_is_free_once_converted_even_if_nobody_reads() {
     for frame in &frames {
         writer.submit(Arc::clone(frame), None).unwrap();
     }
-    eventually("the first is in the pipe's way, the second is made ahead", || {
-        Arc::strong_count(&frames[0]) == 1 && Arc::strong_count(&frames[1]) == 1
-    });
+    eventually(|| Arc::strong_count(&frames[0]) == 1 && Arc::strong_count(&frames[1]) == 1);
     assert_eq!(Arc::strong_count(&frames[2]), 2, "one ahead, and not more: memory is bounded");
     let got = read_all(source, Duration::ZERO);
     writer.close(None).unwrap();
@@ -193,7 +182,7 @@ fn a_write_that_is_given_up_while_it_is_made_ahead_ends_and_frees_its_memory() {
     let ahead = Arc::new(pattern(2 << 20, 2));
     first.submit(Arc::clone(&frame), None).unwrap();
     let given_up = second.submit(Arc::clone(&ahead), None).unwrap();
-    eventually("it is made ahead", || Arc::strong_count(&ahead) == 1);
+    eventually(|| Arc::strong_count(&ahead) == 1);
     second.abort();
     assert_eq!(given_up.wait(), Err(Error::Aborted { bytes_lost: 1 << 20 }));
     drop(pipe);
@@ -245,7 +234,7 @@ fn a_transform_that_panics_leaves_pages_in_the_pipe_to_their_reader() {
         let ticket = writer.submit(Arc::clone(&frame), None).unwrap();
         let failed = panics.submit(vec![0; 10], None).unwrap();
         let unread = || rustix::io::ioctl_fionread(&source).unwrap();
-        eventually("the pipe holds pages", || unread() >= 300_000);
+        eventually(|| unread() >= 300_000);
         assert_eq!(ticket.wait_for(Some(Duration::from_millis(100))), None, "they are in the pipe");
         assert_eq!(Arc::strong_count(&frame), 2);
         let delivered = unread();
@@ -271,7 +260,7 @@ fn a_write_that_comes_while_the_worker_waits_for_room_is_transformed_meanwhile()
     assert_eq!(blocked.wait_for(Some(Duration::from_millis(100))), None, "the worker sleeps by now");
     let transforming = Writer::new(&pipe, &options).unwrap();
     transforming.submit(vec![1; 2], None).unwrap();
-    eventually("it is transformed", || halve.made_steps.load(Ordering::Relaxed) == 1);
+    eventually(|| halve.made_steps.load(Ordering::Relaxed) == 1);
     transforming.abort();
     writer.abort();
 }
