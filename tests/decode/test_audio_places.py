@@ -24,8 +24,8 @@ from support.processes import run_script, succeeded
 
 from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, StalledError
 from penstock._decoding import mixing, open_sound
-from penstock._decoding.open_sound import PlacedSound
 from penstock._decoding.options import SampleType
+from penstock._decoding.placed_sound import PlacedSound
 from penstock._facts.opening import decode
 from penstock.video import DecoderSettings
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from penstock._common.reports import DecoderEngine
 from penstock._decoding.from_child import FromChild
-from penstock._decoding.open_sound import PlacedSound
+from penstock._decoding.placed_sound import PlacedSound
 from penstock._decoding.program_frames import ProgramOutput, writing_arguments
 from penstock._decoding.session import DecodeSession, FFmpegRun
 from penstock._decoding.sound_engine import SoundEngine

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from penstock._common.deadline import Deadline
 from penstock._common.reports import DecoderEngine
-from penstock._decoding.open_sound import OpenSound, Placed, PlacedSound
+from penstock._decoding.open_sound import OpenSound
+from penstock._decoding.placed_sound import Placed, PlacedSound
 from penstock._decoding.turns import Turns
 from penstock._ffmpeg.command import endpoints
 from penstock.errors import DecoderError, FFmpegWarning, StalledError
