@@ -433,20 +433,13 @@ class Decoder(DecoderBase):
         """Returns a decoder for the audio of the same file, from the first frame to the same `end`.
 
         Without a `start`, the audio begins with the file, with silence where the picture comes before the audio; with
-        `fps`, at 0 s, as the frames do. If this decoder's settings name an FFmpeg program, that decodes it, unless you
-        pass another one in ``settings``. Of this decoder's ``input_options``, only the key of an encrypted file is
-        used.
+        `fps`, at 0 s, as the frames do. The audio of an `isolated` decoder is isolated as well. If the settings of
+        another decoder name an FFmpeg program, that decodes the audio, unless you pass another one in ``settings``. Of
+        this decoder's ``input_options``, only the key of an encrypted file is used.
 
         Args:
             options: arguments of `AudioDecoder`.
-
-        Raises:
-            ValueError: if the decoder is `isolated`.
         """
-        if self._options.isolated:
-            raise ValueError(
-                "an isolated decoder can't read audio. Use AudioDecoder(path), which isn't isolated"
-            )
         media = self._plan.track.media
         if self._images is not None:
             raise DecoderError(f"{media.path} has no audio track, because it is an image sequence")
@@ -462,10 +455,12 @@ class Decoder(DecoderBase):
             "end": None if "duration" in options else end,
             "follow_playlists": self._options.follow_playlists,
             "input_options": self._opened.decryption,
+            "isolated": self._options.isolated,
         }
         given.update(options)
         settings = given.get("settings", DEFAULT_DECODER_SETTINGS)
-        if settings.ffmpeg is None and (program := self._options.settings.ffmpeg) is not None:
+        program = None if given["isolated"] else self._options.settings.ffmpeg
+        if settings.ffmpeg is None and program is not None:
             given["settings"] = replace(settings, ffmpeg=program)
         return AudioDecoder(self._opened, **given)
 

@@ -391,6 +391,9 @@ class AudioDecodeOptions:
     """as for `Decoder`."""
     input_options: Mapping[str, object] | None = None
     """as for `Decoder`."""
+    isolated: bool | Literal["strict"] = False
+    """as for `Decoder`: one process for the iteration, and one for windows. Not with arguments for which an FFmpeg
+    program reads."""
     settings: DecoderSettings = DEFAULT_DECODER_SETTINGS
     """as for `Decoder`."""
 
@@ -428,4 +431,5 @@ class AudioOptions(TypedDict, total=False):
     conceal_errors: bool
     follow_playlists: bool
     input_options: Mapping[str, object] | None
+    isolated: bool | Literal["strict"]
     settings: DecoderSettings

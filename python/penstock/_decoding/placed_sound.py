@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from penstock._decoding.mixing import Kind, Mixer, SampleForm, first_of
+from penstock._decoding.open_sound import OpenSound
 from penstock._decoding.sound_times import EXACT, FIRST_FRAMES, GAP_S, SLACK, Grid, PauseCounter
 from penstock._facts.completeness import CHEAP_BYTES
 from penstock._facts.index import NO_TIME, read_packets
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from av.audio.frame import AudioFrame
 
-    from penstock._decoding.open_sound import OpenSound
     from penstock._facts.index import Packets
 
+#: Chosen: samples of each channel in a block, 0.3 s of most sounds. The last block, and the last of silence, may have
+#: fewer.
+BLOCK_SAMPLES = 1 << 14
 # Chosen: so long a decoder of a lossy codec has decoded before its samples are the same as from the beginning; and one
 # that is soon right.
 _PREROLL_S, _SHORT_PREROLL_S = 1.0, 0.5
@@ -55,15 +58,16 @@ class PlacedSound:
     as where files were joined, it goes on.
 
     Attributes:
-        due: the samples before this place are wanted together, so that they may come late, in one block.
+        form: what is made of the samples.
     """
 
-    due = 0
-
     def __init__(self, sound: OpenSound, form: SampleForm) -> None:
-        self._chosen, self._form = sound.chosen, form
+        self._chosen, self.form = sound.chosen, form
         self._own, self._rate = sound.chosen.audio.sample_rate, form.sample_rate
         self._sound, self._is_used = sound, False
+        self._begin = 0
+        self._going: Iterator[Placed] | None = None  # from `_begin` on
+        self._stop: int | None = None  # samples before it may come late, in one block
         # After so many samples, libav's resampler is in the state in which it began.
         self._period = self._own // math.gcd(self._own, self._rate)
         self._lead = 0
@@ -83,17 +87,29 @@ class PlacedSound:
         grid = self._grid
         return (self._preroll + _SEEK_STEPS * grid.step) * self._rate / self._own if grid else math.inf
 
-    def blocks(self, begin: int) -> Iterator[Placed]:
-        """The samples from a place on.
+    def again(self) -> PlacedSound:
+        """The same, of a second open file."""
+        return PlacedSound(OpenSound(self._chosen), self.form)
+
+    def blocks(self, begin: int, stop: int | None) -> Iterator[Placed]:
+        """The samples from a place on, to another or somewhat further; None is the end.
 
         Raises:
             DecoderError: what follows is damaged or missing.
         """
-        for block in self._blocks(begin):
-            if block.at >= begin:
+        self._begin, self._going = begin, self._blocks(begin)
+        return self.more(stop)
+
+    def more(self, stop: int | None) -> Iterator[Placed]:
+        """The samples behind those of the last call, as `blocks` gives them."""
+        self._stop = stop
+        for block in self._going or ():
+            if block.at >= self._begin:
                 yield block
-            elif block.end > begin:
-                yield Placed(begin, block.samples[begin - block.at :])
+            elif block.end > self._begin:
+                yield Placed(self._begin, block.samples[self._begin - block.at :])
+            if stop is not None and block.end >= stop:
+                return
 
     def _blocks(self, begin: int) -> Iterator[Placed]:
         at, skipped, frames = self._begun(begin)
@@ -123,7 +139,10 @@ class PlacedSound:
                 place += round(pause * self._rate / self._own)
             held.append(frame)
             count += frame.samples
-            if place + count * self._rate // self._own < self.due:
+            due = place + count * self._rate // self._own
+            is_due = self._stop is not None and due >= self._stop
+            # Another frame would make it longer than a block.
+            if not is_due and due + frame.samples * self._rate // self._own <= place + BLOCK_SAMPLES:
                 continue
             for samples in mixer.push(held):
                 yield Placed(place, samples)
@@ -157,7 +176,7 @@ class PlacedSound:
 
     def _mixer(self, kind: Kind, skipped: int) -> Mixer:
         try:
-            return Mixer(kind, self._form, skipped, self._layout_of(kind))
+            return Mixer(kind, self.form, skipped, self._layout_of(kind))
         except ValueError as error:
             raise DecoderError(f"{self._chosen.path}: the audio can't be mixed: {error}") from error
 
