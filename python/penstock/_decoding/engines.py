@@ -16,12 +16,13 @@ from penstock._decoding.plan import DecodePlan, alpha_decoder, as_stored, plan_d
 from penstock._decoding.program_engine import ProgramEngine
 from penstock._decoding.sequence import Sequence, SequenceFrame
 from penstock._decoding.session import numbered_stream
+from penstock._facts.beginnings import Beginning, read_beginnings
 from penstock._facts.completeness import INDEX_IS_LAST
+from penstock._facts.file_checks import FileChecks
 from penstock._facts.info import MediaInfo, Track, VideoInfo, check_decodable, check_no_grid, without_decoder
 from penstock._facts.opening import are_found, lacks_protocol, open_media
 from penstock._facts.part import Part
-from penstock._facts.probing import PATIENCE_S, Beginning, answer_of, info_of, probe, read_beginnings
-from penstock._facts.questions import Questions
+from penstock._facts.probing import PATIENCE_S, answer_of, info_of, probe
 from penstock._facts.source import Source
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
@@ -30,37 +31,25 @@ from penstock._formats.pixel_formats import has_palette
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from penstock._facts.isolation import Isolation
-    from penstock._ffmpeg.command.settings import DecoderSettings
 
 _Opened: TypeAlias = tuple[Track, Sequence, SequenceFrame | DecoderError | None]
 
 
 def why_program(opened: Source, options: DecodeOptions) -> str | None:
     """Why the FFmpeg program reads a source; None if libav does in this process."""
-    reasons = {"filters": options.filters} | reasons_for_program(
-        options.settings, options.given_input, follow_playlists=options.follow_playlists
-    )
-    if told := [what for what, is_given in reasons.items() if is_given]:
-        isolated = ["isolated=True"] if options.isolated else []
-        return f"the FFmpeg program reads with {' and '.join([*isolated, *told])}"
-    if endpoints.is_sequential(opened.url):
-        return "the FFmpeg program reads pipes and devices"
-    return None
-
-
-def reasons_for_program(
-    settings: DecoderSettings, input_options: Mapping[str, object], *, follow_playlists: bool
-) -> dict[str, object]:
-    """What only the FFmpeg program can do, by words for it, and whether it is asked for."""
-    return {
-        "input_options": input_options,
-        "follow_playlists": follow_playlists,
+    settings = options.settings
+    reasons = {
+        "filters": options.filters,
+        "input_options": options.given_input,
+        "follow_playlists": options.follow_playlists,
         "settings that name the program": settings.ffmpeg,
         "settings with a thread policy": settings.policy or settings.ffmpeg_policy,
     }
+    if given := [reason for reason, is_given in reasons.items() if is_given]:
+        isolated = ["isolated=True"] if options.isolated else []
+        return f"the FFmpeg program reads with {' and '.join([*isolated, *given])}"
+    return "the FFmpeg program reads pipes and devices" if endpoints.is_sequential(opened.url) else None
 
 
 def read_by_program(opened: Source, options: DecodeOptions, reason: str) -> ProgramEngine:
@@ -107,12 +96,12 @@ def _read_probed(
     if is_unread and opened.single_pass is not None and containers.known(media.container).has_boxes:
         raise DecoderError(f"no frame can be read from {media.path} in order: {INDEX_IS_LAST}")
     video, source, sandbox = chosen_video(media, options), opened.url, None
-    questions = Questions(Track(source, media, video))
+    checks = FileChecks(Track(source, media, video))
     if isolation is not None:
-        source, sandbox, questions = isolation.file.url, isolation.sandbox, isolation.about(video.index)
+        source, sandbox, checks = isolation.file.url, isolation.sandbox, isolation.about(video.index)
     # If it begins at the time of a frame, FFmpeg drops all frames before it.
-    rate = questions.even_rate()
-    begins = None if options.start is None or rate else questions.begins(options.start)
+    rate = checks.even_rate()
+    begins = None if options.start is None or rate else checks.begins(options.start)
     if begins is not None:
         options = replace(options, start=begins.shown_s)
     keyframe_s = None if begins is None else begins.keyframe_s
@@ -121,7 +110,7 @@ def _read_probed(
     is_made_here = isolation is None and _is_made_here(opened, plan)
     stored = as_stored(program, track, plan) if is_made_here else None
     return ProgramEngine(
-        *(program, opened, plan, reason, questions, isolation, stored), knows_first=begins is not None
+        *(program, opened, plan, reason, checks, isolation, stored), knows_first=begins is not None
     )
 
 

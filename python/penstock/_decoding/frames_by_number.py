@@ -23,7 +23,7 @@ from penstock._common.shortage import error_of_libav
 from penstock._common.tensors import memory_of_out
 from penstock._decoding.random_access import RandomAccess, RenumberedError
 from penstock._decoding.video_frame import VideoFrame, frame_of
-from penstock._facts.completeness import Delivered, End, end_of
+from penstock._facts.completeness import Delivered, EndOfFile, end_of
 from penstock._facts.part import latest_of, place_at
 from penstock._facts.seeking import Clock, last_pts
 from penstock._ffmpeg.command.settings import check_place
@@ -43,7 +43,7 @@ T = TypeVar("T")
 _KEPT_BATCHES = 2
 
 
-class Times(Protocol):
+class ShownTimes(Protocol):
     """When each frame is shown, in units of the stream's time base."""
 
     @property
@@ -61,7 +61,7 @@ class FramesAnywhere(Protocol):
     """What frames are taken of by their numbers: a `RandomAccess`, pictures, or a confined process."""
 
     @property
-    def account(self) -> Times:
+    def account(self) -> ShownTimes:
         """When each is shown."""
 
     def frames(self, places: Iterable[int]) -> Iterator[tuple[int, Any]]:
@@ -123,7 +123,7 @@ class FramesByNumber(Closable):
         file: FramesAnywhere,
         pixels: Arrays,
         first: SequenceFrame | None = None,
-        why_early: Callable[[], End] | None = None,
+        why_early: Callable[[], EndOfFile] | None = None,
     ) -> None:
         super().__init__()
         self._first, self._why_early = first, why_early
@@ -146,7 +146,7 @@ class FramesByNumber(Closable):
             return len(self._frame_places())
 
     @property
-    def times(self) -> Times:
+    def times(self) -> ShownTimes:
         """When each frame of the file is shown, whatever part of it is wanted."""
         return self._account
 
@@ -318,16 +318,16 @@ class FramesByNumber(Closable):
         return self._places
 
     @property
-    def _account(self) -> Times:
+    def _account(self) -> ShownTimes:
         """The file's. The first use warns if frames seem to be missing."""
         account, why_early, self._why_early = self._file.account, self._why_early, None
         if why_early is not None:
             end = why_early()
-            self.why_short, said = end.reason, end.warning
+            self.why_short, warning = end.reason, end.warning
             if end.reason is not None:
-                said = f"{end.reason}. decoder[i] only returns the frames before that"
-            if said is not None:
-                warn(f"{self._media.path}: {said}")
+                warning = f"{end.reason}. decoder[i] only returns the frames before that"
+            if warning is not None:
+                warn(f"{self._media.path}: {warning}")
         return account
 
 
@@ -361,7 +361,7 @@ def check_time(time_s: float | Fraction) -> None:
         raise type(error)(f"time_s must be one time in seconds, at least 0, not {time_s!r}") from None
 
 
-def why_early(track: Track, file: RandomAccess) -> End:
+def why_early(track: Track, file: RandomAccess) -> EndOfFile:
     """What shows at the end of the file."""
     times = np.array(file.account.pts, np.float64) * float(track.video.time_base)
     longest_s = np.diff(times).max(initial=0.0)

@@ -240,8 +240,8 @@ def _values(made: str, delivered: str, value_range: tuple[float, float] | None) 
 
 def chroma_steps(pixel_format: str) -> tuple[int, int]:
     """How many pixels, across and down, share a chroma sample."""
-    told = VideoFormat(pixel_format, 16, 16)
-    planes = [one for one in told.components if not one.is_alpha]
+    described = VideoFormat(pixel_format, 16, 16)
+    planes = [one for one in described.components if not one.is_alpha]
     return 16 // min(one.width for one in planes), 16 // min(one.height for one in planes)
 
 

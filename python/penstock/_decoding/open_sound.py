@@ -18,17 +18,17 @@ from av.error import FFmpegError as LibavError
 from penstock._decoding.mixing import Kind, Mixer, SampleForm, first_of
 from penstock._decoding.open_video import MOST_THREADS, NO_LENGTH, is_end_of_answer, keep_in_child
 from penstock._decoding.session import numbered_stream
+from penstock._facts.beginnings import read_beginnings
 from penstock._facts.completeness import (
     CHEAP_BYTES,
     SoundEnd,
-    first_of_flac,
-    has_damaged_page,
     why_sound_ends_early,
 )
+from penstock._facts.container_bytes import first_of_flac, has_damaged_page
 from penstock._facts.index import NO_TIME, read_packets
 from penstock._facts.info import check_decodable, without_decoder
 from penstock._facts.opening import decode, demux, open_media, times_may_jump
-from penstock._facts.probing import info_of, read_beginnings
+from penstock._facts.probing import info_of
 from penstock._ffmpeg.command import endpoints
 from penstock._formats import codecs, containers
 from penstock._formats.containers import Container
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from av.container import InputContainer
     from av.packet import Packet
 
-    from penstock._facts.index import Packets
+    from penstock._facts.index import PacketTable
     from penstock._facts.info import AudioInfo, MediaInfo
     from penstock._facts.source import Source
     from penstock._ffmpeg.command.settings import DecoderSettings
@@ -563,7 +563,7 @@ class PlacedSound:
         return 0, 0, self._sound.frames()
 
     @cached_property
-    def _listed(self) -> Packets | None:
+    def _listed(self) -> PacketTable | None:
         """All packets where libav guesses times behind a seek, as in Ogg; None elsewhere, and of a large file."""
         chosen = self._chosen
         container, identity = chosen.media.container, endpoints.identity(chosen.opened.url)

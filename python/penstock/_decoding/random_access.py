@@ -16,7 +16,7 @@ from penstock._decoding.open_video import OpenVideo, VideoInput, keep_in_child
 from penstock._decoding.planes import are_same
 from penstock._decoding.run import CheckedRun, LostError, UnnamedError, account_by_decoding
 from penstock._decoding.unneeded import unneeded
-from penstock._facts.index import facts_of, table_of
+from penstock._facts.index import packet_info, table_of
 from penstock._facts.part import place_at
 from penstock._ffmpeg.command import endpoints
 from penstock._formats import containers
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from av.container import InputContainer
     from av.video.frame import VideoFrame
 
-    from penstock._facts.index import Facts, Packet, Packets
+    from penstock._facts.index import Packet, PacketInfo, PacketTable
 
 # Groups of pictures before that of a frame with which a decode is tried again although libav tells of damage. Guessed:
 # one is enough for open groups.
@@ -84,20 +84,20 @@ class RandomAccess:
         if not self._decodes:
             self._decodes.append(_Decode(self._chosen))
         video = self._decodes[-1].video
-        facts: list[Facts] = []
+        facts: list[PacketInfo] = []
         why_short = None
         try:
-            facts.extend(map(facts_of, video.packets()))
+            facts.extend(map(packet_info, video.packets()))
         except LibavError as error:
             why_short = f"the file is damaged: {error.strerror}"
         return Account.by_packets(table_of(facts), video.stream, why_short)
 
-    def read(self) -> tuple[InputContainer, Packets]:
+    def read(self) -> tuple[InputContainer, PacketTable]:
         """The open file, for a caller who may move it, and the packets of the stream."""
         packets = self.account.packets
         if not self._decodes:
             self._decodes.append(_Decode(self._chosen))
-        return self._decodes[-1].lent(), packets
+        return self._decodes[-1].borrow_container(), packets
 
     def frames(self, places: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
         """The frames at these places, from 0, each once, with its place, in the order in which they are decoded.
@@ -287,7 +287,7 @@ class _Decode:
         self._last, _, frame = run.ready.popleft()
         return self._last, frame
 
-    def lent(self) -> InputContainer:
+    def borrow_container(self) -> InputContainer:
         """The open file, for a caller who may move it: the next frame begins with a seek."""
         self._run = None
         return self.video.container

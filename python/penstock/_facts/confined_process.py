@@ -94,9 +94,9 @@ class ConfinedProcess(FFmpegProcess):
                 sandbox=self.sandbox,
             )
 
-    def _write(self, said: object) -> None:
+    def _write(self, message: object) -> None:
         with suppress(BrokenPipeError):  # it has ended, which its answer shows
-            os.write(self.stdin.fileno(), json.dumps(said).encode() + b"\n")
+            os.write(self.stdin.fileno(), json.dumps(message).encode() + b"\n")
 
     def _take(self, data: bytes) -> None:
         *lines, rest = data.split(b"\n")

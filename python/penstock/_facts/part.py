@@ -195,7 +195,7 @@ def begins(start: float, track: Track) -> Begins | None:
 
 
 def even_rate(track: Track) -> Fraction | None:
-    """`Questions.even_rate`, by the packets of a regular file."""
+    """`FileChecks.even_rate`, by the packets of a regular file."""
     source, media, video = track.source, track.media, track.video
     if endpoints.identity(source) is None or video.is_attached_picture or video.frame_rate is None:
         return None
