@@ -71,6 +71,7 @@ class Account:
         self._order, self._is_shown = order, np.zeros(len(order), np.bool_)
         self._is_shown[shown] = True
         self._in_file_order = np.sort(shown)
+        # Where no seek leads anywhere, decoding begins with the first packet.
         self._keys = np.flatnonzero(packets.is_key) if self.may_seek else np.zeros(1, np.int64)
 
     @classmethod

@@ -209,6 +209,7 @@ class AnyFrameBase(DecoderBase):
     def _frames(self) -> FramesByNumber:
         """The frames by number, from the first use on."""
         self._engine.check_open()
+        # In the child of a fork, libav's threads are missing: it opens the file again.
         if self._by_number is None or self._by_number.is_inherited:
             self._check_by_number()
             self._by_number = self._new_frames()
@@ -230,6 +231,7 @@ class AnyFrameBase(DecoderBase):
             first, video = self._engine.lend() or (None, None)
             chosen = input_of(self._plan.track, options, self._plan.decoder)
             file, pixels = RandomAccess(chosen, self._engine.account, video), Pixels(self._plan)
+            # Whoever conceals errors knows of them.
             why = None if options.conceal_errors else partial(why_early, self._plan.track, file)
         if options.rate is None:
             return FramesByNumber(self._plan, file, pixels, first, why)
@@ -249,6 +251,7 @@ class AnyFrameBase(DecoderBase):
             self._length = len(wanted_images(self._images, self._plan))
         if options.filters or changes_frames(options.given_input):
             raise TypeError(f"{unknown}, because `filters` or `input_options` may change it")
+        # What decoding has shown is right, whatever the header says.
         if not self._engine.is_closed and (self._by_number is not None or self._engine.account is not None):
             return self.count_frames()
         if self._length is None:
@@ -256,6 +259,7 @@ class AnyFrameBase(DecoderBase):
             rate = None if options.fps is None else str(options.fps)
             self._length = self._engine.checks.frames(start, options.end, rate)
         if self._length is None:
+            # `count_frames` decodes by libav, which may not be able to read what the program reads.
             by_program = self._engine.facts.name == "ffmpeg"
             count = "sum(1 for _ in decoder)" if by_program else "decoder.count_frames()"
             raise TypeError(f"{unknown}, because the file doesn't say. Use {count}, which decodes all of it")

@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike
 from penstock._common.deadline import Deadline
 from penstock._common.keywords import explains
 from penstock._common.messages import argument
-from penstock._decoding.engines import why_program
+from penstock._decoding.engines import reasons_for_program
 from penstock._decoding.mixing import SampleForm, layout_of, matrix_of
 from penstock._decoding.open_sound import OpenSound, SoundInput, chosen_audio, open_once
-from penstock._decoding.options import AudioDecodeOptions, DecodeOptions, SampleType
+from penstock._decoding.options import AudioDecodeOptions, SampleType
 from penstock._decoding.program_sound import ProgramSound, SoundRun
 from penstock._decoding.session import DecoderBase
 from penstock._decoding.sound_engine import SoundEngine
@@ -142,12 +142,7 @@ class AudioDecoder(DecoderBase):
         given_input = input_options or {}
         self._opened = Source.of(source, given_input)
         with self._opened.closed_after_failure(source):
-            reason = why_program(
-                self._opened,
-                DecodeOptions(
-                    input_options=given_input, follow_playlists=follow_playlists, settings=settings
-                ),
-            )
+            reason = _why_program(self._opened, settings, given_input, follow_playlists=follow_playlists)
             opening = partial(open_once, self._opened, stream, settings, is_strict=not conceal_errors)
             sound = None if reason else _opened_sound(self._opened, opening)
             self._media = (
@@ -383,6 +378,16 @@ def _first_s(media: MediaInfo, audio: AudioInfo) -> Fraction:
     if audio.start_s is None or not audio.time_base:
         return Fraction(0)
     return round(Fraction(audio.start_s) / audio.time_base) * audio.time_base - exact_zero(media)
+
+
+def _why_program(
+    opened: Source, settings: DecoderSettings, input_options: Mapping[str, object], *, follow_playlists: bool
+) -> str | None:
+    """Why the FFmpeg program reads a source; None if libav does in this process."""
+    reasons = reasons_for_program(settings, input_options, follow_playlists=follow_playlists)
+    if told := [what for what, is_given in reasons.items() if is_given]:
+        return f"the FFmpeg program reads with {' and '.join(told)}"
+    return "the FFmpeg program reads pipes and devices" if endpoints.is_sequential(opened.url) else None
 
 
 def _opened_sound(opened: Source, opening: Callable[[], OpenSound]) -> OpenSound | None:

@@ -1,4 +1,4 @@
-"""Decodes a file in a process that confines itself first, and sends the frames. `ConfinedSession` runs it."""
+"""Decodes a file in a process that confines itself first, and sends the frames. `Confined` runs it."""
 
 from __future__ import annotations
 

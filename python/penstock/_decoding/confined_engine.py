@@ -45,7 +45,7 @@ RECORD = struct.Struct("=8sqq40x")
 FRAME, END = b"a frame\n", b"the end\n"
 
 
-class ConfinedSession(ChildSession):
+class Confined(ChildSession):
     """A process that confines itself, opens the file once, and sends frames: it runs `FrameCalls`.
 
     Nothing that it sends is believed: the size of a frame follows from the facts about the file and from the options.
@@ -163,7 +163,7 @@ class ConfinedSession(ChildSession):
         self.process.wait(KILL_GRACE_S)
 
 
-class SequenceSession(ConfinedSession):
+class SequenceSession(Confined):
     """Such a process that sends all frames.
 
     Args:

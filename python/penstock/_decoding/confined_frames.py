@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from penstock._common.deadline import Deadline
-from penstock._decoding.confined_engine import END, RECORD, ConfinedSession, isolation_of, packed
+from penstock._decoding.confined_engine import END, RECORD, Confined, isolation_of, packed
 from penstock._decoding.random_access import RenumberedError
 from penstock._facts.completeness import EndOfFile
 from penstock.errors import StalledError
@@ -102,7 +102,7 @@ class ConfinedFrames:
         return self._run
 
 
-class _PlacesSession(ConfinedSession):
+class _PlacesSession(Confined):
     """A process that sends frames at the places that it is asked for.
 
     Attributes:
@@ -140,6 +140,7 @@ class _PlacesSession(ConfinedSession):
 
     def frames(self, places: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
         """The frames at these places."""
+        # Twice at most: a frame may come again, once it was decoded without threads.
         self.has_answered, missing, left = False, {*places}, Counter(dict.fromkeys(places, 2))
         call = self.process.call("numbers", *places)
         while (record := self.wait_for(self._take, Deadline(None), _LATE)) is not None:
@@ -153,6 +154,7 @@ class _PlacesSession(ConfinedSession):
             yield place, self._frame(record, place)[2]
         self.has_answered = record is not None
         renumbered = self._answer(call, cast("type[ConfinedTimes | None]", ConfinedTimes | None))
+        # Once at most: otherwise a process that was taken over would have frames asked for without end.
         if renumbered is not None and not self._is_renumbered:
             self.shown, self._is_renumbered = renumbered, True
             raise RenumberedError

@@ -9,7 +9,7 @@ from fractions import Fraction
 from io import FileIO
 from typing import TYPE_CHECKING
 
-from penstock._decoding.confined_engine import ConfinedSession
+from penstock._decoding.confined_engine import Confined
 
 if TYPE_CHECKING:
     from penstock._common.types import Priority
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock._native import ThreadPolicy
 
 
-class ConfinedOutput(ConfinedSession):
+class ConfinedOutput(Confined):
     """Reads the frames one after another, as `ProgramOutput` does.
 
     Args:

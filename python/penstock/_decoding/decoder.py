@@ -237,6 +237,7 @@ class Decoder(AnyFrameBase):
         files = ImageFiles.of(source, options.rate)
         opened: Any = files or Source.of(cast("MediaSource", source), options.given_input)
         self._opened = opened
+        # The times of images are those of this rate: nothing is repeated or left out.
         self._options = options if files is None else replace(options, fps=None)
         self._last = -1, -math.inf  # the number and time of the last frame in iteration
         self._is_order_said = False
@@ -263,6 +264,7 @@ class Decoder(AnyFrameBase):
         if options.fps is not None:
             self._check_by_number()
             self._check_file("fps", f"Pass {argument('filters', f'fps={options.fps}')}")
+            # The grid of the rate chooses among all frames, by their times.
             options = options.of_all_frames
         if (reason := why_program(opened, options)) is None:
             return read_by_libav(opened, options)
@@ -377,6 +379,7 @@ class Decoder(AnyFrameBase):
         return self._read_at_rate()
 
     def _read_at_rate(self) -> VideoFrame | None:
+        # Otherwise two threads would get the same frame.
         with self._at_rate:
             self._make_ahead()
             frame = self._made_ahead.pop(self._next_number, None)
@@ -441,6 +444,7 @@ class Decoder(AnyFrameBase):
             start = start or 0.0
         elif start:
             start = self._begins_s(start)
+        # A file may begin before its zero, with samples that nobody hears: those of AAC's priming, for instance.
         elif (first_s := (media.start_s or 0.0) - media.zero_s) >= 0:
             start = first_s if end is None or first_s < end else 0.0
         given: AudioOptions = {
@@ -469,7 +473,7 @@ class Decoder(AnyFrameBase):
         closes the file after the current packet, and its call raises `ClosedError`.
         """
         self._engine.close()
-        if self._by_number is not None and not self._by_number.is_inherited:
+        if self._by_number is not None:
             self._by_number.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -512,6 +516,7 @@ class Decoder(AnyFrameBase):
         if made.pts is not None:
             index, pts = self._last
             if index < made.index:  # otherwise another thread was quicker
+                # Filters may give frames any times.
                 if made.pts <= pts and not self._options.filters:
                     self._warn_of_order(made.index, self._clock.time_s(made.pts))
                 self._last = made.index, made.pts

@@ -31,25 +31,37 @@ from penstock._formats.pixel_formats import has_palette
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock._facts.isolation import Isolation
+    from penstock._ffmpeg.command.settings import DecoderSettings
 
 _Opened: TypeAlias = tuple[Track, Sequence, SequenceFrame | DecoderError | None]
 
 
 def why_program(opened: Source, options: DecodeOptions) -> str | None:
     """Why the FFmpeg program reads a source; None if libav does in this process."""
-    settings = options.settings
-    reasons = {
-        "filters": options.filters,
-        "input_options": options.given_input,
-        "follow_playlists": options.follow_playlists,
-        "settings that name the program": settings.ffmpeg,
-        "settings with a thread policy": settings.policy or settings.ffmpeg_policy,
-    }
+    reasons = {"filters": options.filters} | reasons_for_program(
+        options.settings, options.given_input, follow_playlists=options.follow_playlists
+    )
     if given := [reason for reason, is_given in reasons.items() if is_given]:
         isolated = ["isolated=True"] if options.isolated else []
         return f"the FFmpeg program reads with {' and '.join([*isolated, *given])}"
-    return "the FFmpeg program reads pipes and devices" if endpoints.is_sequential(opened.url) else None
+    if endpoints.is_sequential(opened.url):
+        return "the FFmpeg program reads pipes and devices"
+    return None
+
+
+def reasons_for_program(
+    settings: DecoderSettings, input_options: Mapping[str, object], *, follow_playlists: bool
+) -> dict[str, object]:
+    """What only the FFmpeg program can do, by words for it, and whether it is asked for."""
+    return {
+        "input_options": input_options,
+        "follow_playlists": follow_playlists,
+        "settings that name the program": settings.ffmpeg,
+        "settings with a thread policy": settings.policy or settings.ffmpeg_policy,
+    }
 
 
 def read_by_program(opened: Source, options: DecodeOptions, reason: str) -> ProgramEngine:
@@ -80,6 +92,7 @@ def _fetched(opened: Source, options: DecodeOptions) -> tuple[Source, MediaInfo]
             # No packet came of an MP4 file whose index is at its end.
             if media.best_video is not None and media.best_video.pixel_format is not None:
                 return source, media
+    # The caller opens the URL again, and lets FFmpeg seek in it.
     source.close()
     return None
 
@@ -163,10 +176,10 @@ def _probed(opened: Source, options: DecodeOptions) -> _Opened:
 
 def _opened_quickly(opened: Source, options: DecodeOptions) -> _Opened:
     """Opens a file as `_opened_once`, without a frame that libav decodes for facts. Again with it, if none is there."""
-    found = _opened_once(opened, options, decodes_first=True)
-    if isinstance(found[2], SequenceFrame) or are_found(found[1].video.container):
-        return found
-    found[1].close()
+    track, sequence, ahead = _opened_once(opened, options, decodes_first=True)
+    if isinstance(ahead, SequenceFrame) or are_found(sequence.video.container):
+        return track, sequence, ahead
+    sequence.close()
     return _opened_once(opened, options)
 
 
@@ -176,6 +189,7 @@ def _opened_once(opened: Source, options: DecodeOptions, *, decodes_first: bool 
     sequence = Sequence(chosen, video=opened_video)
     ahead: SequenceFrame | DecoderError | None = None
     try:
+        # A decoder gives the first frame some packets later.
         while (frame := sequence.advance()) is None:
             pass
         ahead, beginnings[chosen.index].frame = frame, frame.samples
@@ -244,6 +258,7 @@ def input_of(track: Track, options: DecodeOptions, decoder: str | None) -> Video
 def chosen_video(media: MediaInfo, options: DecodeOptions) -> VideoInfo:
     """The video stream to decode."""
     video, stream = media.best_video, options.stream
+    # Whoever passes a number wants that tile.
     if stream is None:
         check_no_grid(media)
     if stream is not None and media.video:

@@ -50,7 +50,7 @@ class FramesAtRate(FramesByNumber):
         self._shown_by: object = None  # the times of the file's frames that `_shown` was found by
 
     def __len__(self) -> int:
-        with self._lock:
+        with self._turn():
             return len(self._numbers())
 
     def times_s(self) -> npt.NDArray[np.float64]:
@@ -60,7 +60,7 @@ class FramesAtRate(FramesByNumber):
     def index_at(self, time_s: float | Fraction) -> int:
         """As `Decoder.index_at`."""
         check_time(time_s)
-        with self._lock:
+        with self._turn():
             return self._at(time_s)
 
     def frame_at(self, time_s: float | Fraction) -> VideoFrame:

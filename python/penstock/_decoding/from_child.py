@@ -120,6 +120,7 @@ class FromChild(Turns[T]):
     def close(self) -> None:
         """Ends the child at once. What was delivered stays valid. May be called again, also by a signal handler."""
         self._is_closed = True
+        # The child first: a read that waits for it ends only then.
         self._run.stop()
         super().close()
         if self._worker is not None and not self.is_inherited:

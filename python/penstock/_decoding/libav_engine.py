@@ -165,6 +165,7 @@ class LibavEngine(Turns[RawFrame]):
 
     def lend(self) -> tuple[SequenceFrame, OpenVideo | None] | None:
         """The first frame as long as it waits to be read, with the open file if nothing else was decoded."""
+        # If another thread reads, more than the first frame will have been decoded.
         if not self._lock.acquire(blocking=False):
             return None
         try:

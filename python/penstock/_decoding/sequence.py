@@ -176,7 +176,7 @@ class Sequence:
             longest_s=self._longest * unit,
         )
         assert self._run is not None
-        end = completeness.end_of(track, delivered, (self._video.container, self._run.packets))
+        end = completeness.end_of(track, delivered, (self._video.stream, self._run.packets))
         if end.reason is None and self._begins_inside:
             return EndOfFile(warning=completeness.BEGINS_INSIDE)
         return EndOfFile(end.reason, end.warning or self._video.warning)

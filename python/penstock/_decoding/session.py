@@ -203,9 +203,11 @@ class DecodeSession(ChildSession):
         """Notes whether FFmpeg succeeded, which has closed its output, unless `close` has killed it."""
         with self._ending:
             self.check_usable()
+            # A thread that reads ahead and one that judges the end may both come here.
             if self.has_succeeded is not None:
                 return  # another thread was first
             process = self.process
+            # A program of the user's, such as a wrapper, may close its output and stay.
             if is_late := not process.wait(END_GRACE_S):
                 process.kill()
                 process.wait()
@@ -426,10 +428,10 @@ class FFmpegRun(ChildRun[DecodeSession]):
                 return EndOfFile(f"the file is damaged or ends too early, {after}")
         if self._is_all_asked_for(run):
             return EndOfFile(warning=warning)
-        found = EndOfFile(self._opened.failure) if self._opened.failure else self._end_of_file(run)
-        if found.reason is not None:
-            return EndOfFile(f"{found.reason}, {after}")
-        return EndOfFile(warning=warning or found.warning)
+        end = EndOfFile(self._opened.failure) if self._opened.failure else self._end_of_file(run)
+        if end.reason is not None:
+            return EndOfFile(f"{end.reason}, {after}")
+        return EndOfFile(warning=warning or end.warning)
 
     def _explained(self, damage: Counter[str]) -> str | None:
         """The warning to give for FFmpeg's messages of damage, if only the beginning is damaged; else None."""

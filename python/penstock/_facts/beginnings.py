@@ -103,20 +103,21 @@ def read_beginnings(
     videos = {stream.index: stream for stream in videos_of(media)}
     decoded = {number: stream.codec_context for number, stream in videos.items() if number != undecoded}
     for codec in decoded.values():
+        # A decoder with threads gives the first frame only after as many packets as it has threads.
         codec.thread_type, codec.thread_count = ThreadType.NONE, 1
         codec.flags |= EXACT_CROP
     # The header of QuickTime and MP4 files has the average.
     has_average = containers.known(media.format.name).has_boxes
     has_audio = has_average or (with_audio and bool(videos))
     streams: list[Any] = [*videos.values(), *(audios_of(media) if has_audio else ())]
-    found = {stream.index: Beginning(codec_name(stream)) for stream in streams}
+    beginnings = {stream.index: Beginning(codec_name(stream)) for stream in streams}
     packets: list[Packet] = []
-    waiting = set(found)
+    waiting = set(beginnings)
     try:
         for packet in islice(demux(media, streams) if streams else (), FIRST_PACKETS):
             packets.append(packet)
             number = packet.stream_index
-            if (beginning := found.get(number)) is None:
+            if (beginning := beginnings.get(number)) is None:
                 continue  # FLV tells of a stream when it comes
             if packet.size:
                 beginning.packets.append(packet)
@@ -133,18 +134,18 @@ def read_beginnings(
     except LibavError:
         pass  # the file is damaged there, and its header was read
     for number, codec in decoded.items():
-        beginning = found[number]
+        beginning = beginnings[number]
         if not beginning.is_encrypted and (beginning.frame is None or beginning.has_leading):
             first = _first_frame(codec, beginning.packets)
             if first is not None:
                 beginning.frame, beginning.pts = first, first.pts
     for number, stream in videos.items():
-        beginning = found[number]
+        beginning = beginnings[number]
         if not has_no_times(media.format.name):
             beginning.late_units = _late_units(stream.codec_context, beginning.packets)
         if beginning.late_units:
             beginning.times = [packet.dts for packet in beginning.packets]
-    return found, packets
+    return beginnings, packets
 
 
 def _first_frame(codec: VideoCodecContext, packets: Sequence[Packet]) -> VideoFrame | None:
@@ -164,6 +165,7 @@ def _late_units(codec: VideoCodecContext, packets: Sequence[Packet]) -> int:
         return 0
     if packets[0].pts is not None and not has_false_beginning(map(packet_info, packets)):
         return 0
+    # Of its own: the stream's decoder must begin with the first packet, once more.
     own = cast("VideoCodecContext", av.CodecContext.create(codec.codec.name, "r"))
     own.extradata, own.width, own.height, own.thread_count = codec.extradata, codec.width, codec.height, 1
     with suppress(LibavError, DecoderError, EOFError, ValueError):

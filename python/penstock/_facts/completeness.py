@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -120,7 +120,7 @@ def begins_inside_group(track: Track) -> bool:
 
 
 def end_of(
-    track: Track, delivered: Delivered | None, read: tuple[InputContainer, PacketTable] | None = None
+    track: Track, delivered: Delivered | None, read: tuple[VideoStream, PacketTable] | None = None
 ) -> EndOfFile:
     """What shows at the end of a file. `read` is as for `why_incomplete`.
 
@@ -135,22 +135,26 @@ def end_of(
 
 
 def why_incomplete(
-    track: Track, delivered: Delivered, read: tuple[InputContainer, PacketTable] | None = None
+    track: Track, delivered: Delivered, read: tuple[VideoStream, PacketTable] | None = None
 ) -> str | None:
     """Why the file has more of `video` than FFmpeg delivered; None if it has no more, or if that is unknown.
 
     Args:
-        read: the file, if it is open, and all packets of `video`.
+        read: the stream, if its file is open, and all of its packets.
     """
     source, media, video = track.source, track.media, track.video
     identity = endpoints.identity(source)
     if video.is_attached_picture:
         return None
     if identity is None:  # a URL, of which nothing more is read
-        return read and _early_by_length(*_opened_already(track, read), read[1], track, delivered)
+        return read and _early_by_length(*read, track, delivered)
     is_cheap = identity.size_bytes <= CHEAP_BYTES
     try:
-        with _opened(track, read) as (file, stream):
+        place = source, media.container, video.index
+        with (
+            open_stream(*place) if read is None else nullcontext((read[0].container, read[0])) as (_, stream)
+        ):
+            file: Any = stream.container
             if _is_indexed(stream, media.container):
                 return _early_by_index(stream, video, identity.size_bytes, delivered)
             if not read and not is_cheap:
@@ -160,7 +164,7 @@ def why_incomplete(
             missing = _missing(stream, packets, track, delivered) if is_cheap else None
             if missing is None and (shown := _shown_by_bytes(source, media, identity.size_bytes)) is not None:
                 return shown.reason
-            return missing or _early_by_length(file, stream, packets, track, delivered)
+            return missing or _early_by_length(stream, packets, track, delivered)
     except (DecoderError, LibavError, OSError) as error:
         raise_shortage(error)
         return None  # the file was readable when the decode began; whether it was whole is now unknown
@@ -251,7 +255,7 @@ def why_sound_ends_early(
     if read.back is not None:  # FFmpeg 5.1 leaves out frames of FLAC there
         at_s = float(read.back * audio.time_base)
         return f"the times of the audio go back after {at_s:.3f} s, as in a file joined from several"
-    own_s = _own_duration_s(file, stream, media.duration_s)
+    own_s = _own_duration_s(stream, media.duration_s)
     if own_s is None or not read.has_bytes:
         return None
     if containers.known(media.container).guesses_sound and _is_guess(own_s, read, audio, identity.size_bytes):
@@ -313,18 +317,6 @@ def _shown_by_index(stream: VideoStream) -> int:
     return sum(one.size > 0 and not one.is_discard for one in stream.index_entries)
 
 
-def _opened(
-    track: Track, read: tuple[InputContainer, PacketTable] | None
-) -> AbstractContextManager[tuple[InputContainer, Any]]:
-    if read is None:
-        return open_stream(track.source, track.media.container, track.video.index)
-    return nullcontext(_opened_already(track, read))
-
-
-def _opened_already(track: Track, read: tuple[InputContainer, PacketTable]) -> tuple[InputContainer, Any]:
-    return read[0], read[0].streams[track.video.index]
-
-
 def _missing(stream: VideoStream, packets: PacketTable, track: Track, delivered: Delivered) -> str | None:
     video = track.video
     # A reader passes over a packet whose head is damaged. AVI has an index of its own.
@@ -343,7 +335,7 @@ def _too_few(delivered: Delivered, expected: int | None) -> str | None:
 
 
 def _early_by_length(
-    file: InputContainer, stream: VideoStream, packets: PacketTable, track: Track, delivered: Delivered
+    stream: VideoStream, packets: PacketTable, track: Track, delivered: Delivered
 ) -> str | None:
     """Why the video ends before its container says, or has later packets."""
     media, video = track.media, track.video
@@ -359,11 +351,11 @@ def _early_by_length(
         return None
     times_s, durations_s = (units * float(video.time_base) for units in (packets.pts, packets.duration))
     ends_s = (times_s + durations_s)[packets.has_pts].max(initial=delivered.last_s)
-    own_s = _own_duration_s(file, stream, media.duration_s)
+    own_s = _own_duration_s(stream, media.duration_s)
     if own_s is None and not endpoints.is_path(track.source):
         return None
     if own_s is None:
-        return _whole_ends_early(file, media.duration_s, media.start_s, delivered, ends_s)
+        return _whole_ends_early(stream.container, media.duration_s, media.start_s, delivered, ends_s)
     if not _is_early(delivered.last_s, own_s, video.start_s, frame_s):
         return None
     is_shown = packets.is_shown & packets.has_pts
@@ -380,7 +372,7 @@ def _early_by_length(
 
 
 def _whole_ends_early(
-    file: InputContainer, whole_s: float, start_s: float | None, delivered: Delivered, ends_s: float
+    file: Any, whole_s: float, start_s: float | None, delivered: Delivered, ends_s: float
 ) -> str | None:
     """For a container with one duration for all streams: why the file is cut, if all streams end long before it."""
     file.seek(round(max(0.0, delivered.last_s - _SEEK_BACK_S) * av.time_base))
@@ -526,14 +518,14 @@ def _is_early(last_s: float, duration_s: float, start_s: float | None, frame_s: 
     return min(start_s or 0.0, 0.0) + duration_s - last_s > _FRAMES_APART * frame_s
 
 
-def _own_duration_s(file: InputContainer, stream: VideoStream | AudioStream, whole_s: float) -> float | None:
+def _own_duration_s(stream: VideoStream | AudioStream, whole_s: float) -> float | None:
     """The container's duration for this stream alone; None if it has only one for several streams."""
     if stream.duration is not None:
         return float(stream.duration * (stream.time_base or 0))
     # FFmpeg and mkvmerge write it to Matroska as a tag: 00:00:02.000000000
     if clock := re.fullmatch(r"(\d+):(\d+):(\d+(?:\.\d+)?)", stream.metadata.get("DURATION", "")):
         return int(clock[1]) * 3600 + int(clock[2]) * 60 + float(clock[3])
-    return whole_s if len(file.streams) == 1 else None
+    return whole_s if len(stream.container.streams) == 1 else None
 
 
 def why_no_frames(media: MediaInfo, start: float | None) -> str:

@@ -98,8 +98,8 @@ class PacketTable:
 
     def find(self, packet: Packet) -> int | None:
         """The number of the packet; None if no packet, or more than one, has its time and size."""
-        found = np.flatnonzero((self.pts == packet.pts) & (self.size == packet.size))
-        return int(found[0]) if len(found) == 1 and self.are(int(found[0]), packet) else None
+        numbers = np.flatnonzero((self.pts == packet.pts) & (self.size == packet.size))
+        return int(numbers[0]) if len(numbers) == 1 and self.are(int(numbers[0]), packet) else None
 
 
 class PacketInfo(NamedTuple):

@@ -123,6 +123,8 @@ class Isolation:
             "cpu_s": cpu_s,
         }
         paths = json.dumps([str(Path(path).absolute()) for path in sys.path])
+        # Without the environment's variables and modules of the user's, and without writing bytecode, which no sandbox
+        # allows.
         python = (sys.executable, "-I", "-S", "-B", "-c", _PROGRAM)
         sandbox = _OwnSandbox(source, memory_bytes, cpu_s)
         return ConfinedProcess((*python, paths, module), sandbox, request, passed)
@@ -153,6 +155,7 @@ class Isolation:
             if "error" in reply:
                 raise self.failure(unpack(str, reply["error"]), child, frames)
             answer = unpack(kind, reply["answer"])
+        # Lists in lists, without end, make json.loads raise a RecursionError.
         except (ValueError, TypeError, KeyError, RecursionError) as strange:
             # It never answered, or was taken over.
             raise self.failure(
