@@ -42,8 +42,8 @@ def find_ffmpeg(ffmpeg: str | os.PathLike[str] | None = None) -> str:
     ``PENSTOCK_FFMPEG``, ``ffmpeg`` on ``PATH``, and the program in the ``imageio_ffmpeg`` wheel. If you name a program
     and it's missing, the call raises, and no other program replaces it.
 
-    If you name none, an `Encoder` of a listed pair of container and codec runs the wheel's program even if there is one
-    on ``PATH``, because it starts sooner.
+    If you name none, a listed pair of container and codec is encoded by the wheel's program even if there is one on
+    ``PATH``, because it starts sooner.
 
     Raises:
         EncoderError: if there is no FFmpeg. The message says how to get one.
