@@ -132,6 +132,8 @@ def test_a_plan_names_no_path_and_runs_by_the_program_of_its_version(
         render_chunk(there, number)
     assemble(there)
     assert not started()
-    monkeypatch.setattr("imageio_ffmpeg.__version__", "0.6.0")  # a machine without that wheel
+    monkeypatch.setattr(
+        "penstock._ffmpeg.program.capabilities._OLDEST_IN_WHEEL", (99,)
+    )  # a machine without that wheel
     with pytest.raises(ValueError, match=re.escape(there.ffmpeg)):
         render_chunk(there, 0)
