@@ -150,7 +150,6 @@ def have_signals() -> None:
 #: What only Linux' modules have, and why a test that calls it is for Linux.
 _ON_LINUX = {
     (os, "mkfifo"): "FIFOs",
-    (os, "fork"): "forks",
     (os, "openpty"): "a terminal that a program holds",
     (os, "eventfd"): "eventfd",
     (os, "memfd_create"): "files in memory",
