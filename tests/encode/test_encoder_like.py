@@ -15,6 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 from support import media
@@ -100,6 +101,16 @@ def test_a_constant_rate_stays_constant(tmp_path: Path, suffix: str) -> None:
     changed(source, tmp_path / "b.mp4")
     video = probe(tmp_path / "b.mp4").video[0]
     assert (video.frame_rate, video.duration_s, video.is_variable_frame_rate) == (25, 1, False)
+
+
+@pytest.mark.parametrize("rate", [Fraction(25), Fraction(30000, 1001)])
+def test_header_tells_the_rate_of_a_source_that_begins_late(tmp_path: Path, rate: Fraction) -> None:
+    late = ("-output_ts_offset", "0.5")
+    source = made(tmp_path / "a.mp4", "-i", f"testsrc2=64x48:rate={rate}:duration=0.5", *late)
+    changed(source, tmp_path / "b.mkv")
+    with av.open(tmp_path / "b.mkv") as written:
+        assert written.streams.video[0].average_rate == rate
+        assert written.streams.video[0].start_time == 500
 
 
 def test_unknown_argument_names_the_one_that_was_meant(tmp_path: Path, varying: Path) -> None:

@@ -194,11 +194,15 @@ def arguments_like_file(
     lost += _lost_streams(media, video)
     if media.subtitles and "subtitles" not in arguments:
         lost.append(f"subtitles. Pass {argument('subtitles', 'subtitles.srt')} to add them")
-    return {**found, **arguments}, Origin(
+    is_asked, has_sound = "fps" in arguments, bool(found.get("audio"))
+    arguments = {**found, **arguments}
+    if arguments["fps"] is None and not video.is_variable_frame_rate:
+        arguments["nominal_fps"] = video.frame_rate
+    return arguments, Origin(
         lost=[LOST.format(what) for what in lost],
         is_like=True,
-        is_asked="fps" in arguments,
-        source_s=_source_s(media, video, decoder, {**found, **arguments}) if found.get("audio") else None,
+        is_asked=is_asked,
+        source_s=_source_s(media, video, decoder, arguments) if has_sound else None,
     )
 
 

@@ -63,7 +63,8 @@ class JoinReport:
         frames: number of its frames, counted in the video.
         output_bytes: its size in bytes.
         elapsed_s: seconds that it took.
-        warnings: FFmpeg's errors and warnings, and whether chunks of other renders are left.
+        warnings: what `map_video` loses of the source, FFmpeg's errors and warnings, and whether chunks of other
+            renders are left.
     """
 
     output: str
@@ -110,7 +111,7 @@ def join_chunks(plan: Plan, storage: Storage) -> JoinReport:
     # In the same folder, where a rename puts it in place in one step.
     part = final.with_name(f".{output.stem}.part{output.suffix}")
     try:
-        warnings = _join(plan, storage, part)
+        warnings = plan.lost + _join(plan, storage, part)
         _verify(plan, storage, part)
         if final.exists():
             shutil.copymode(final, part)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,7 @@ from penstock._formats.pixel_formats import has_alpha, is_gray, is_rgb
 from penstock._native import _count
 from penstock.errors import EncoderError
 from penstock.rendering.code import Code
+from penstock.rendering.options import ChunkOptions
 from penstock.rendering.source import Source
 
 #: The version of the JSON that `Plan.to_json` writes.
@@ -256,18 +258,17 @@ def lengths_of(count: int, chunk_frames: int | None, workers: int) -> tuple[int,
 
 
 def make_plan(
-    output: Path | str,
+    output: str,
+    given: ChunkOptions,
     *,
     frames: int | range,
     size: tuple[int, int],
     fps: int | float | Fraction | None,
     workers: int,
-    chunk_frames: int | None,
     encoder_options: Mapping[str, Any] | None,
     code: Code | None,
-    source: Source | None,
-    audio: Path | str | None,
-    storage: Path | str | None,
+    source: Source | None = None,
+    audio: str | None,
     lost: tuple[str, ...] = (),
 ) -> Plan:
     """Checks everything that can be checked before a frame is there."""
@@ -312,7 +313,7 @@ def make_plan(
             "be joined. Use another codec"
         )
     file_options, options = _split_options(made, container)
-    place = default_storage(str(path)) if storage is None else str(storage)
+    place = default_storage(str(path)) if given.storage is None else os.fspath(given.storage)
     planned = Plan(
         request=replace(
             made.request,
@@ -328,7 +329,7 @@ def make_plan(
             chapters=None,
         ),
         frames=frames,
-        lengths=lengths_of(len(frames), chunk_frames, workers),
+        lengths=lengths_of(len(frames), given.chunk_frames, workers),
         file_options=file_options,
         code=code,
         source=source,

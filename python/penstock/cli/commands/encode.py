@@ -43,8 +43,6 @@ from penstock.cli.options import (
     json_option,
     option,
     options_of,
-    parsed,
-    picture_size,
     progress_option,
     quiet_option,
 )
@@ -100,12 +98,7 @@ class _NoFrame(Exception):
 @click.argument("inputs", metavar="[INPUT]...", shell_complete=file_names, nargs=-1)
 @click.argument("output", callback=as_path, shell_complete=file_names)
 @option(CommandOption("--fps RATE", "Frames per second: 60, 23.976 or 30000/1001."))
-@click.option(
-    "--size",
-    metavar="WxH",
-    callback=parsed(picture_size),
-    help="Width and height of raw frames, in pixels: 1920x1080.",
-)
+@option(CommandOption("--size WIDTHxHEIGHT", "Width and height of raw frames, in pixels: 1920x1080."))
 @click.option(
     "--pixel-format",
     metavar="NAME",
