@@ -38,7 +38,6 @@ classes!(
     RelayReport = "RelayReport",
     RelayTicket = "RelayTicket",
     Tee = "Tee",
-    TeeOutput = "TeeOutput",
     TeeReport = "TeeReport"
 );
 
