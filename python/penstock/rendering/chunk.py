@@ -86,11 +86,15 @@ class Renderer:
         name = data_name(self._plan, chunk.number)
         with self._storage.new_file(name) as part:
             made = working_plan(self._request(chunk, part), self._plan.size)
-            with Encoder._planned(made) as encoder:
+            encoder = Encoder._planned(made)
+            try:
                 frames = self._draw if self._plan.source is None else self._map
                 for done, _ in enumerate(frames(chunk, encoder), start=1):
                     on_frame(done)
-            report = encoder.close()
+                report = encoder.close()
+            except BaseException:
+                encoder.abort()  # nobody wants a part of a chunk, and its file goes
+                raise
             finished = ChunkReport(
                 number=chunk.number,
                 frames=report.frames_encoded,
