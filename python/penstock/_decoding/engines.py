@@ -250,7 +250,6 @@ def input_of(track: Track, options: DecodeOptions, decoder: str | None) -> Video
         decoder=decoder,
         is_strict=not options.conceal_errors,
         threads=options.settings.threads,
-        is_opened_once=not endpoints.is_path(track.source),
         stall_timeout=_stall_timeout(track.source, options),
     )
 
