@@ -11,10 +11,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from penstock._common.deadline import Deadline
-from penstock._decoding.confined_engine import END, RECORD, Confined, isolation_of, packed
+from penstock._decoding.confined_engine import END, LATE, RECORD, Confined, isolation_of, packed
 from penstock._decoding.random_access import RenumberedError
 from penstock._facts.completeness import EndOfFile
-from penstock.errors import StalledError
 
 if TYPE_CHECKING:
     from penstock._decoding.options import DecodeOptions
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_LATE = "libav's process delivered nothing"
 # Frames that are asked for at once. Chosen: their numbers fit into an empty pipe, so that nobody waits to ask.
 _ASKED = 500
 
@@ -127,23 +125,14 @@ class _PlacesSession(Confined):
         process.close_pipes()
 
     def connect(self) -> None:
-        self.shown = self._answer(self.process.call("shown", self._asked), ConfinedTimes)
-
-    def _answer(self, call: int, kind: type[T]) -> T:
-        printed = self.wait_for(self._answered, Deadline(None), _LATE, call)
-        return self.isolation.answer(printed, kind, self.process)
-
-    def _answered(self, call: int, timeout_s: float) -> bytes:
-        if (printed := self.process.answer(call, timeout_s)) is None:
-            raise StalledError(_LATE, timeout_s)
-        return printed
+        self.shown = self.answer(self.process.call("shown", self._asked), ConfinedTimes)
 
     def frames(self, places: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
         """The frames at these places."""
         # Twice at most: a frame may come again, once it was decoded without threads.
         self.has_answered, missing, left = False, {*places}, Counter(dict.fromkeys(places, 2))
         call = self.process.call("numbers", *places)
-        while (record := self.wait_for(self._take, Deadline(None), _LATE)) is not None:
+        while (record := self.wait_for(self._take, Deadline(None), LATE)) is not None:
             kind, place, _ = RECORD.unpack_from(record)
             if kind == END:
                 break
@@ -153,7 +142,7 @@ class _PlacesSession(Confined):
             missing.discard(place)
             yield place, self._frame(record, place)[2]
         self.has_answered = record is not None
-        renumbered = self._answer(call, cast("type[ConfinedTimes | None]", ConfinedTimes | None))
+        renumbered = self.answer(call, cast("type[ConfinedTimes | None]", ConfinedTimes | None))
         # Once at most: otherwise a process that was taken over would have frames asked for without end.
         if renumbered is not None and not self._is_renumbered:
             self.shown, self._is_renumbered = renumbered, True

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from penstock._common.keywords import explains
+from penstock._common.keywords import OF_SOURCE, explains, explains_as, given
 from penstock._common.messages import argument, warn
 from penstock._common.reports import Bottleneck, DecoderEngine, DecoderStats
 from penstock._common.types import WritableData
@@ -21,7 +21,7 @@ from penstock._decoding.frames_at_rate import FramesAtRate
 from penstock._decoding.image_files import ImageFiles, VideoSource
 from penstock._decoding.image_frames import open_images, read_images
 from penstock._decoding.libav_engine import LibavEngine
-from penstock._decoding.options import AudioOptions, DecodeOptions, Fit, FloatType
+from penstock._decoding.options import DecodeOptions, Fit, FloatType, SampleType
 from penstock._decoding.plan import lost_bits, unmapped_hdr
 from penstock._decoding.video_frame import VideoFrame, frame_of
 from penstock._facts.info import MediaInfo, VideoInfo
@@ -39,6 +39,7 @@ from penstock._native import AppliedPolicy
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
     from typing_extensions import Buffer
 
     from penstock._decoding.libav_engine import RawFrame
@@ -418,46 +419,70 @@ class Decoder(AnyFrameBase):
             view.cast("B")[:] = frame.data.cast("B")
         return self.frame_bytes
 
-    def audio(self, **options: Unpack[AudioOptions]) -> AudioDecoder:
+    @explains_as(AudioDecoder.__init__)
+    def audio(
+        self,
+        *,
+        stream: int | None = OF_SOURCE,
+        sample_rate: int | None = OF_SOURCE,
+        channels: int | None = OF_SOURCE,
+        dtype: SampleType = OF_SOURCE,
+        matrix: ArrayLike | None = OF_SOURCE,
+        start: float | None = OF_SOURCE,
+        end: float | None = OF_SOURCE,
+        duration: float | None = OF_SOURCE,
+        conceal_errors: bool = OF_SOURCE,
+        follow_playlists: bool = OF_SOURCE,
+        input_options: Mapping[str, object] | None = OF_SOURCE,
+        isolated: bool | Literal["strict"] = OF_SOURCE,
+        settings: DecoderSettings = OF_SOURCE,
+    ) -> AudioDecoder:
         """Returns a decoder for the audio of the same file, from the first frame to the same `end`.
 
         Without a `start`, the audio begins with the file, with silence where the picture comes before the audio; with
-        `fps`, at 0 s, as the frames do. If this decoder's settings name an FFmpeg program, that decodes it, unless you
-        pass another one in ``settings``. Of this decoder's ``input_options``, only the key of an encrypted file is
-        used.
-
-        Args:
-            options: arguments of `AudioDecoder`.
-
-        Raises:
-            ValueError: if the decoder is `isolated`.
+        `fps`, at 0 s, as the frames do. The audio of an `isolated` decoder is isolated as well. If the settings of
+        another decoder name an FFmpeg program, that decodes the audio, unless you pass another one in ``settings``. Of
+        this decoder's ``input_options``, only the key of an encrypted file is used. The arguments are those of
+        `AudioDecoder`.
         """
-        if self._options.isolated:
-            raise ValueError(
-                "an isolated decoder can't read audio. Use AudioDecoder(path), which isn't isolated"
-            )
         media = self._plan.track.media
         if self._images is not None:
             raise DecoderError(f"{media.path} has no audio track, because it is an image sequence")
-        start, end = self._options.start, self._options.end
+        begin, until = self._options.start, self._options.end
         if self._options.fps is not None:
-            start = start or 0.0
-        elif start:
-            start = self._begins_s(start)
+            begin = begin or 0.0
+        elif begin:
+            begin = self._begins_s(begin)
         # A file may begin before its zero, with samples that nobody hears: those of AAC's priming, for instance.
         elif (first_s := (media.start_s or 0.0) - media.zero_s) >= 0:
-            start = first_s if end is None or first_s < end else 0.0
-        given: AudioOptions = {
-            "start": start,
-            "end": None if "duration" in options else end,
+            begin = first_s if until is None or first_s < until else 0.0
+        options = given(
+            stream=stream,
+            sample_rate=sample_rate,
+            channels=channels,
+            dtype=dtype,
+            matrix=matrix,
+            start=start,
+            end=end,
+            duration=duration,
+            conceal_errors=conceal_errors,
+            follow_playlists=follow_playlists,
+            input_options=input_options,
+            isolated=isolated,
+            settings=settings,
+        )
+        options = {
+            "start": begin,
+            "end": None if "duration" in options else until,
             "follow_playlists": self._options.follow_playlists,
             "input_options": self._opened.decryption,
-        }
-        given.update(options)
-        settings = given.get("settings", DEFAULT_DECODER_SETTINGS)
-        if settings.ffmpeg is None and (program := self._options.settings.ffmpeg) is not None:
-            given["settings"] = replace(settings, ffmpeg=program)
-        return AudioDecoder(self._opened, **given)
+            "isolated": self._options.isolated,
+        } | options
+        chosen = options.get("settings", DEFAULT_DECODER_SETTINGS)
+        program = None if options["isolated"] else self._options.settings.ffmpeg
+        if chosen.ffmpeg is None and program is not None:
+            options["settings"] = replace(chosen, ffmpeg=program)
+        return AudioDecoder(self._opened, **options)
 
     def _begins_s(self, start: float) -> float:
         """The time of the first frame of a part; `start` if it has none."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from penstock._common.reports import DecoderEngine
 from penstock._decoding.from_child import FromChild
-from penstock._decoding.open_sound import PlacedSound
+from penstock._decoding.placed_sound import PlacedSound
 from penstock._decoding.program_frames import ProgramOutput, writing_arguments
 from penstock._decoding.session import DecodeSession, FFmpegRun
 from penstock._decoding.sound_engine import SoundEngine
@@ -154,7 +154,8 @@ class ProgramSound(FromChild[npt.NDArray[Any]], SoundEngine):
 
     Args:
         run: FFmpeg.
-        form, title, part: as for `SoundEngine`.
+        form: what is made of the samples.
+        title, part: as for `SoundEngine`.
         reason: why it reads.
         queue_items: of the settings.
     """
@@ -168,12 +169,9 @@ class ProgramSound(FromChild[npt.NDArray[Any]], SoundEngine):
         reason: str,
         queue_items: int | None,
     ) -> None:
-        super().__init__(cast("OpenSound", run), form, title, part)
+        super().__init__(run.chosen.opened, _Placed(run, form), title, part)
         self._may_hang, self._output = True, run
         self._read_from(run, DecoderEngine("ffmpeg", reason), queue_items)
-
-    def _placed(self) -> PlacedSound:
-        return _Placed(self._output, self._form)
 
     def _finish(self) -> None:
         self._output.has_enough = self._stop is not None and self._place >= self._stop

@@ -127,7 +127,7 @@ def _is_avc_in_order(source: str) -> bool:
     """Whether a file seems to be an MP4 file of H.264 whose header tells the order of the frames."""
     path, begins = Path(endpoints.without_protocol(source)), 0
     with suppress(OSError):
-        for name, ends in islice(boxes(path) if path.is_file() else (), MOST_BOXES):
+        for name, ends in islice(boxes(path) if endpoints.identity(source) else (), MOST_BOXES):
             if name == b"moov" and ends - begins <= _MOST_INDEX_BYTES:
                 with path.open("rb") as file:
                     file.seek(begins)
