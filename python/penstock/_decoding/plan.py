@@ -182,10 +182,12 @@ def plan_decode(
     name = _delivered_format(video, options)
     decoder = alpha_decoder(program, source, video, options)
     if decoder is not None:
+        # The file's pixel format says nothing of alpha beside the frames, which this decoder adds.
         video = replace(video, pixel_format=own_pixel_format(video))
         track = replace(track, video=video)
     uncropped = () if program is None else uncropped_arguments(program)
     if not may_seek(video.codec, video.pixel_format):
+        # After a seek, the decoder would make other pictures.
         keyframe_s = None
     own_size, turns = (video.width, video.height), _rotation_filters(video, options)
     if options.keeps_stored_orientation:

@@ -354,6 +354,7 @@ def _early_by_length(
     times_s, durations_s = (units * float(video.time_base) for units in (packets.pts, packets.duration))
     ends_s = (times_s + durations_s)[packets.has_pts].max(initial=delivered.last_s)
     own_s = _own_duration_s(stream, media.duration_s)
+    # The end of the other streams would have to be read from the server again.
     if own_s is None and not endpoints.is_path(track.source):
         return None
     if own_s is None:
@@ -361,6 +362,7 @@ def _early_by_length(
     if not _is_early(delivered.last_s, own_s, video.start_s, frame_s):
         return None
     is_shown = packets.is_shown & packets.has_pts
+    # By half a frame, because containers round times.
     if later := int((is_shown & (times_s > delivered.last_s + frame_s / 2)).sum()):
         return f"FFmpeg decoded no frame from the last {plural(later, 'packet')} of the video"
     if not _lacks_a_part(ends_s + frame_s / 2, own_s, video.start_s):
