@@ -32,7 +32,7 @@ from penstock._encoding.frame_check import frame_buffer, frame_size
 from penstock._encoding.plan import EncodePlan, plan
 from penstock._encoding.request import Request
 from penstock._ffmpeg.command.pixel_formats import frame_layout
-from penstock._ffmpeg.command.settings import with_knobs
+from penstock._ffmpeg.command.settings import with_overrides
 from penstock.video import AudioTrack, EncoderSettings, EncoderStats
 
 WIDTH, HEIGHT = SIZE
@@ -323,10 +323,10 @@ def test_forked_child_gets_a_closed_encoder_if_no_frame_was_written(tmp_path: Pa
     "options",
     [
         EXACT,
-        EXACT | {"settings": with_knobs(EncoderSettings(), mode="write")},
-        EXACT | {"settings": with_knobs(EncoderSettings(), mode="staged")},
+        EXACT | {"settings": with_overrides(EncoderSettings(), mode="write")},
+        EXACT | {"settings": with_overrides(EncoderSettings(), mode="staged")},
         EXACT | {"vflip": True},
-        EXACT | {"settings": with_knobs(EncoderSettings(), convert="ffmpeg")},
+        EXACT | {"settings": with_overrides(EncoderSettings(), convert="ffmpeg")},
     ],
     ids=["auto", "write", "staged", "turned over by us", "left to FFmpeg"],
 )

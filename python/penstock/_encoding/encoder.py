@@ -26,10 +26,10 @@ from penstock._encoding.intake import Intake
 from penstock._encoding.listed import quickest_plan
 from penstock._encoding.output_pixel_format import AUTO
 from penstock._encoding.plan import EncodePlan, plan
-from penstock._encoding.rehearsal import needs_trial, working_plan
+from penstock._encoding.rehearsal import needs_rehearsal, working_plan
 from penstock._encoding.request import OddSize, Request
 from penstock._encoding.sound import Audio
-from penstock._encoding.timing import Origin
+from penstock._encoding.timing import FrameTimeCheck
 from penstock._ffmpeg.command.settings import (
     DEFAULT_COLORS,
     DEFAULT_ENCODER_SETTINGS,
@@ -79,11 +79,11 @@ class Encoder(EncoderBase):
 
     **Fork.** After a ``fork``, the encoder is closed in the child and continues in the parent.
 
-    **Trial.** Penstock first tries unusual `options`, and pairs of container and codec that the page on formats doesn't
-    list. It encodes four small frames into a temporary file and reads them back, which takes 0.1 to 0.4 s, once per
-    process. If something that you asked for is lost, you get a `ValueError`. Other losses only cause an
-    `FFmpegWarning`. In an asyncio event loop, which a trial would hold up, the trial comes at the first ``await``, such
-    as ``async with Encoder(…)``, or at the first ``write``. Its errors then come there, and the encoder starts there.
+    **Rehearsal.** Penstock first tries unusual `options`, and pairs of container and codec that the page on formats
+    doesn't list. It encodes four small frames into a temporary file and reads them back, which takes 0.1 to 0.4 s, once
+    per process. If something that you asked for is lost, you get a `ValueError`. Other losses only cause an
+    `FFmpegWarning`. In an asyncio event loop, which a rehearsal would hold up, it comes at the first ``await``, such as
+    ``async with Encoder(…)``, or at the first ``write``. Its errors then come there, and the encoder starts there.
 
     **Size.** Without `size`, the first frame starts FFmpeg. Until then `converted_by`, `frame_bytes`, `pid` and
     `ffmpeg_policy` are None, and `lease` and `write_audio` raise a `ValueError`.
@@ -166,7 +166,7 @@ class Encoder(EncoderBase):
             type.
         FileNotFoundError, NotADirectoryError: if the output's folder doesn't exist, or is a file.
         IsADirectoryError, PermissionError: if the output is a folder, or can't be written.
-        EncoderError: if FFmpeg isn't found, doesn't start, or can't encode the frames of the trial.
+        EncoderError: if FFmpeg isn't found, doesn't start, or can't encode the frames of the rehearsal.
         OSError: if no descriptor, memory, process or thread is left.
         DecoderError: if an audio or subtitle file is no media file, or has no audio or subtitles.
     """
@@ -247,8 +247,8 @@ class Encoder(EncoderBase):
         encoder._begin(made, made.request.size is not None)
         return encoder
 
-    def _begin(self, made: EncodePlan, is_ready: bool, origin: Origin | None = None) -> None:
-        super().__init__(origin or Origin())
+    def _begin(self, made: EncodePlan, is_ready: bool, time_check: FrameTimeCheck | None = None) -> None:
+        super().__init__(time_check or FrameTimeCheck())
         self._plan = made
         for lost in made.warnings:
             warn(lost)
@@ -344,11 +344,11 @@ class Encoder(EncoderBase):
             progress=progress,
             settings=settings,
         )
-        found, origin = arguments_like_file(source, output, arguments)
-        for sentence in origin.lost:
+        found, time_check = arguments_like_file(source, output, arguments)
+        for sentence in time_check.lost:
             warn(sentence)
         encoder = cls.__new__(cls)
-        encoder._begin(*_first_plan(Request.of(output, found), is_like=True), origin)
+        encoder._begin(*_first_plan(Request.of(output, found), is_like=True), time_check)
         return encoder
 
     def __enter__(self) -> Self:
@@ -556,7 +556,7 @@ class Encoder(EncoderBase):
                     checked = self._plan
                     size = checked.request.size or frame_size(frame, checked.pixel_format, checked.form)
                     made = working_plan(
-                        checked.request, size, timeout, checked.beside, is_like=self._origin.is_like
+                        checked.request, size, timeout, checked.beside, is_like=self._time_check.is_like
                     )
                     for lost in made.warnings:
                         if lost not in checked.warnings:
@@ -572,13 +572,13 @@ class Encoder(EncoderBase):
 def _first_plan(request: Request, *, is_like: bool = False) -> tuple[EncodePlan, bool]:
     """A plan to begin with, and whether the encoder can start by it. Frames may have to tell the size before.
 
-    In an event loop, which a trial would hold up, the plan is only checked. It is tried at the first ``await``.
+    In an event loop, which a rehearsal would hold up, the plan is only checked. It is tried at the first ``await``.
     """
     size, beside = request.size, None
     # A source's properties were compared with what the other program can write.
     if not is_like and (quickest := quickest_plan(request)) is not None:
         request, beside = quickest.request, quickest.beside
-    if size is not None and _is_in_loop() and needs_trial(made := plan(request, size, beside)):
+    if size is not None and _is_in_loop() and needs_rehearsal(made := plan(request, size, beside)):
         return working_plan(request, None, beside=made.beside), False
     return working_plan(request, size, beside=beside, is_like=is_like), size is not None
 

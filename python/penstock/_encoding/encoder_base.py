@@ -14,7 +14,7 @@ from penstock._common.reports import Bottleneck, EncodeReport, EncoderStats
 from penstock._encoding.intake import Intake
 from penstock._encoding.plan import EncodePlan
 from penstock._encoding.session import EncodeSession
-from penstock._encoding.timing import Origin
+from penstock._encoding.timing import FrameTimeCheck
 from penstock._native import AppliedPolicy
 from penstock.errors import ClosedError, EncoderError
 
@@ -29,13 +29,13 @@ class EncoderBase:
     _intake: Intake  # set by `_start`
     _reporter: Reporter | None = None
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, time_check: FrameTimeCheck) -> None:
         self._started: EncodeSession | None = None
         # For the start, and for the end of an encoder that has not started. A signal handler may `abort` in a start.
         self._starting = threading.RLock()
         self._forks = exits.forks
         self._ended_unstarted: str | None = None
-        self._origin = origin
+        self._time_check = time_check
 
     @property
     def report(self) -> EncodeReport | None:
@@ -180,7 +180,7 @@ class EncoderBase:
 
     def _start(self, plan: EncodePlan) -> None:
         title = self._titled(f"{plan.frames.width}x{plan.frames.height}")
-        session = EncodeSession(plan, title=title, reporter=self._reporter, origin=self._origin)
+        session = EncodeSession(plan, title=title, reporter=self._reporter, time_check=self._time_check)
         try:
             session.start()
             self._intake, self._started = Intake(session), session

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock._common.tensors import Contents, OnDevice, contents_of, memory_of
-from penstock._encoding.frame_form import PLAIN, FrameForm
 from penstock._encoding.frame_remedies import (
     Wanted,
     dtype_remedy,
@@ -20,6 +19,7 @@ from penstock._encoding.frame_remedies import (
     size_remedy,
     squeezed,
 )
+from penstock._encoding.input_layout import PLAIN, InputLayout
 from penstock._ffmpeg.command.pixel_formats import FrameLayout, frame_layout
 from penstock._formats.pixel_formats import PIXEL_FORMATS, is_packed, is_reordered, of_channels
 
@@ -27,7 +27,7 @@ from penstock._formats.pixel_formats import PIXEL_FORMATS, is_packed, is_reorder
 _PIL_MODES = ("L", "RGB", "RGBA", "RGBX", "I;16", "F")
 
 
-def frame_size(frame: Any, pixel_format: str, form: FrameForm = PLAIN) -> tuple[int, int]:
+def frame_size(frame: Any, pixel_format: str, form: InputLayout = PLAIN) -> tuple[int, int]:
     """Width and height of `frame` by its shape."""
     _check_is_memory(frame)
     remedy = "Pass size=(width, height) to the Encoder"
@@ -48,7 +48,9 @@ def frame_size(frame: Any, pixel_format: str, form: FrameForm = PLAIN) -> tuple[
     return width, height
 
 
-def frame_buffer(frame: Any, layout: FrameLayout, number: int = 0, form: FrameForm = PLAIN) -> Any | OnDevice:
+def frame_buffer(
+    frame: Any, layout: FrameLayout, number: int = 0, form: InputLayout = PLAIN
+) -> Any | OnDevice:
     """`frame` as an object with the buffer protocol, contiguous or not, rows first; or as one on a device, uncopied.
 
     If it has more than one dimension, its shape and dtype must be those of the layout and the form; axes of

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from penstock._common.tensors import Contents
-from penstock._encoding.frame_form import FLOAT_BYTES, PLAIN, FrameForm
+from penstock._encoding.input_layout import FLOAT_BYTES, PLAIN, InputLayout
 from penstock._ffmpeg.command.pixel_formats import FrameLayout, frame_layout
 from penstock._formats.pixel_formats import PIXEL_FORMATS, blue_first, of_channels
 
@@ -39,7 +39,7 @@ class Wanted:
 
     layout: FrameLayout
     number: int
-    form: FrameForm
+    form: InputLayout
 
     @property
     def kind(self) -> str:

@@ -11,10 +11,10 @@ from typing import NamedTuple, get_args
 
 from penstock._common.messages import argument
 from penstock._encoding import container, crash_safety, encoders, sound
-from penstock._encoding.frame_form import FrameForm
+from penstock._encoding.input_layout import InputLayout
 from penstock._encoding.labels import NO_LABELS, Labels
 from penstock._encoding.nut import NutStream
-from penstock._encoding.output_pixel_format import asked_format, output_format, unused_colors
+from penstock._encoding.output_pixel_format import output_format, requested_format, unused_colors
 from penstock._encoding.pixel_plan import Pixels, Video, pixels_of
 from penstock._encoding.request import OddSize, Request
 from penstock._encoding.sound import AudioTrack, Sound
@@ -128,7 +128,7 @@ class EncodePlan:
     options: Mapping[str, object]
     rate: Fraction | None
     pixel_format: str
-    form: FrameForm
+    form: InputLayout
     output_pixel_format: str | None
     colors: VideoColors | None
     sounds: tuple[Sound, ...]
@@ -267,9 +267,9 @@ def _video(request: Request, destination: _Destination, size: tuple[int, int]) -
     is_lossless = request.quality == encoders.LOSSLESS
     codec = encoders.encoder_for(request.codec, program, output, is_lossless=is_lossless, frames=pixel_format)
     check_choice("odd_size", request.odd_size, get_args(OddSize))
-    form = FrameForm.of(pixel_format, request.value_range, request.channels_first)
+    form = InputLayout.of(pixel_format, request.value_range, request.channels_first)
     options = _with_quality(program, codec, given, request, are_images=output.are_images)
-    asked = asked_format(request.output_pixel_format)
+    asked = requested_format(request.output_pixel_format)
     asked_colors = with_range_of(request.colors, pixel_format, asked)
     chosen = output_format(
         program,

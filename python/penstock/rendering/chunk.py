@@ -21,7 +21,7 @@ import numpy.typing as npt
 from penstock._encoding.encoder import Encoder
 from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
-from penstock._ffmpeg.command.settings import with_knobs
+from penstock._ffmpeg.command.settings import with_overrides
 from penstock._formats import encoders
 from penstock.errors import PenstockError, RenderError
 from penstock.rendering.planning import Plan, RenderChunk, chunk_of_number, default_storage
@@ -127,7 +127,7 @@ class Renderer:
             "output_ts_offset": f"{float(offset_s):.6f}",
         }
         # The plan was rehearsed where it was made.
-        settings = with_knobs(request.settings, rehearse=False)
+        settings = with_overrides(request.settings, rehearse=False)
         return replace(request, output=part, options=options, settings=settings)
 
     def _draw(self, chunk: RenderChunk, encoder: Encoder) -> Iterator[None]:
