@@ -391,6 +391,9 @@ class AudioDecodeOptions:
     """as for `Decoder`."""
     input_options: Mapping[str, object] | None = None
     """as for `Decoder`."""
+    isolated: bool | Literal["strict"] = False
+    """as for `Decoder`: one process for the iteration, and one for windows. Not with arguments for which an FFmpeg
+    program reads."""
     settings: DecoderSettings = DEFAULT_DECODER_SETTINGS
     """as for `Decoder`."""
 

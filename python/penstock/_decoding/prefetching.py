@@ -115,6 +115,7 @@ def _prefetched(paths: Iterator[VideoSource], ahead: int, options: DecoderOption
                 opening.append(pool.submit(_reading, path, options))
             if not opening:
                 return
+            # Not removed before it is there: an interrupted wait leaves it to be closed below.
             with opening[0].result() as decoder:
                 opening.popleft()
                 yield decoder

@@ -23,7 +23,7 @@ from penstock._encoding.encoder_base import EncoderBase
 from penstock._encoding.encoders import Quality
 from penstock._encoding.frame_check import frame_buffer, frame_size
 from penstock._encoding.intake import Intake
-from penstock._encoding.listed import quickest_plan
+from penstock._encoding.listed import by_quickest
 from penstock._encoding.output_pixel_format import AUTO
 from penstock._encoding.plan import EncodePlan, plan
 from penstock._encoding.rehearsal import needs_rehearsal, working_plan
@@ -574,10 +574,8 @@ def _first_plan(request: Request, *, is_like: bool = False) -> tuple[EncodePlan,
 
     In an event loop, which a rehearsal would hold up, the plan is only checked. It is tried at the first ``await``.
     """
-    size, beside = request.size, None
-    # A source's properties were compared with what the other program can write.
-    if not is_like and (quickest := quickest_plan(request)) is not None:
-        request, beside = quickest.request, quickest.beside
+    size = request.size
+    request, beside = by_quickest(request)
     if size is not None and _is_in_loop() and needs_rehearsal(made := plan(request, size, beside)):
         return working_plan(request, None, beside=made.beside), False
     return working_plan(request, size, beside=beside, is_like=is_like), size is not None

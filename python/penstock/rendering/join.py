@@ -27,6 +27,7 @@ from penstock._facts.opening import demux, open_stream
 from penstock._facts.probing import probe
 from penstock._ffmpeg.command.arguments import option_arguments
 from penstock._ffmpeg.command.endpoints import Output
+from penstock._ffmpeg.command.settings import with_ffmpeg
 from penstock._ffmpeg.program.messages import framecrc_unit_s, listing_arguments
 from penstock._ffmpeg.program.process import FFmpegProcess, Session
 from penstock._formats import encoders
@@ -333,7 +334,8 @@ def _sound_arguments(plan: Plan, part: Path) -> tuple[list[str], list[str]]:
     lasts_s = math.ceil(plan.time_s(len(plan.frames)) * 10**6) / 10**6
     # As an encoder of this video and sound decides, which tries what isn't known to work.
     options = {**(plan.request.options or {}), **plan.file_options}
-    request = replace(plan.request, output=part, audio=plan.audio, options=options)
+    settings = with_ffmpeg(plan.request.settings, plan.program)
+    request = replace(plan.request, output=part, audio=plan.audio, options=options, settings=settings)
     [sound] = working_plan(request, plan.size).sounds
     output = ["-map", f"{2 if plan.labels.chapters else 1}:{sound.index}"]
     if sound.is_copied:

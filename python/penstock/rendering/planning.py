@@ -16,12 +16,13 @@ from typing import Any, Self
 from penstock._common.messages import argument, plural
 from penstock._common.plain import fields_of, from_plain, to_json
 from penstock._encoding.labels import NO_LABELS, Labels
+from penstock._encoding.listed import by_quickest
 from penstock._encoding.plan import EncodePlan
 from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import TICK_S
-from penstock._ffmpeg.program.capabilities import find_ffmpeg, muxer_options, version
+from penstock._ffmpeg.program.capabilities import find_ffmpeg, muxer_options, quickest_ffmpeg, version
 from penstock._formats import containers, encoders
 from penstock._formats.pixel_formats import has_alpha, is_gray, is_rgb
 from penstock._native import _count
@@ -145,20 +146,27 @@ class Plan:
 
     @property
     def program(self) -> str:
-        """Path of FFmpeg on this machine.
+        """Path of the FFmpeg on this machine that has the plan's version.
 
         Raises:
             EncoderError: if there is none, or it doesn't report its version.
             ValueError: if its version isn't the plan's.
         """
-        program = find_ffmpeg(self.request.settings.ffmpeg)
+        named = self.request.settings.ffmpeg
+        quickest = None if named is not None else quickest_ffmpeg()
+        if quickest is not None and version(quickest) == self.ffmpeg != "":
+            return quickest
+        program = find_ffmpeg(named)
         found = version(program)
         if self.ffmpeg and not found:
             raise EncoderError(
                 f"the plan needs FFmpeg {self.ffmpeg}, and the version of {program} is unknown"
             )
         if found != self.ffmpeg:
-            raise ValueError(f"the plan needs FFmpeg {self.ffmpeg}, and {program} is FFmpeg {found}")
+            raise ValueError(
+                f"the plan needs FFmpeg {self.ffmpeg}, and {program} is FFmpeg {found}. Install the same FFmpeg on all "
+                "machines, or set PENSTOCK_FFMPEG=ffmpeg on all of them"
+            )
         return program
 
     def time_s(self, position: int) -> Fraction:
@@ -295,7 +303,8 @@ def make_plan(
     container = _joined_container(path, request.options or {})
     if fps is None and source is None:
         raise TypeError("fps must be frames per second, such as 30, 29.97 or Fraction(30000, 1001), not None")
-    made = working_plan(request, size)
+    chosen, _ = by_quickest(replace(request, audio=audio))
+    made = working_plan(replace(chosen, audio=None), size)
     codec = encoders.codec_of(made.codec)
     is_beside = codec.alpha_decoder is not None and has_alpha(made.output_pixel_format or "")
     if not codec.is_chunked or is_beside:
@@ -309,6 +318,7 @@ def make_plan(
         request=replace(
             made.request,
             output=str(path),
+            settings=request.settings,  # other machines have the program at another path
             size=(made.frames.width, made.frames.height),
             fps=made.rate,
             codec=made.codec,  # all chunks have the encoder that works here

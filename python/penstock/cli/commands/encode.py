@@ -20,6 +20,7 @@ from penstock._common.messages import show_name
 from penstock._common.reports import EncoderStats
 from penstock._decoding.image_files import find_images, has_image_name, is_sequence
 from penstock._encoding.encoder import Encoder
+from penstock._encoding.listed import by_quickest
 from penstock._encoding.plan import plan
 from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
@@ -168,7 +169,8 @@ def encode(
                 raise click.UsageError(
                     "raw frames and images have no frame rate. Pass --fps 30, another rate, or --like VIDEO"
                 )
-            made = plan(Request(output, size=size, **settings), size)
+            request, beside = by_quickest(Request(output, size=size, **settings))
+            made = plan(request, size, beside)
             frame_bytes = None if size is None else made.frames.frame_bytes
         with shown_warnings(is_quiet=quiet), _opened(inputs, frame_bytes, size, output) as source:
             with as_click_errors():
