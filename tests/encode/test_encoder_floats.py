@@ -208,7 +208,7 @@ FORMS: list[tuple[dict[str, Any], Any, str]] = [
 def test_frame_of_another_form_is_refused_with_advice(form: dict[str, Any], frame: Any, words: str) -> None:
     given_form = InputLayout.of("rgb24", form.get("value_range"), form.get("channels_first", False))
     with pytest.raises(ValueError, match=words):
-        frame_buffer(frame, frame_layout("rgb24", W, H), form=given_form)
+        frame_buffer(frame, frame_layout("rgb24", W, H), input_layout=given_form)
 
 
 @given(
@@ -236,7 +236,7 @@ def test_a_frame_of_another_form_is_taken_exactly_or_refused(
     is_frame = [n for n in shape if n != 1] == [n for n in wanted if n != 1]
     is_frame = is_frame and frame.dtype in map(np.dtype, dtypes)
     try:
-        rows_first = frame_buffer(frame, layout, form=form)
+        rows_first = frame_buffer(frame, layout, input_layout=form)
     except ValueError:
         assert not is_frame
     else:

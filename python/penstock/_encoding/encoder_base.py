@@ -218,7 +218,9 @@ class EncoderBase:
                 if self._started is None:
                     self._check_unstarted()
                     checked = self._plan
-                    size = checked.request.size or frame_size(frame, checked.pixel_format, checked.form)
+                    size = checked.request.size or frame_size(
+                        frame, checked.pixel_format, checked.input_layout
+                    )
                     made = working_plan(
                         checked.request, size, timeout, checked.beside, is_like=self._time_check.is_like
                     )
@@ -226,7 +228,7 @@ class EncoderBase:
                         if lost not in checked.warnings:
                             warn(lost)
                     if frame is not None:  # before FFmpeg overwrites the output
-                        frame_buffer(frame, made.frames, form=made.form)
+                        frame_buffer(frame, made.frames, input_layout=made.input_layout)
                     self._plan = made
                     self._start(made)
         _ = self._session  # which must be there

@@ -150,7 +150,11 @@ class RawFeed:
         return self._slots.take()
 
     def take(
-        self, frame: Data | OnDevice, tick: int | None = None, form: InputLayout = PLAIN, number: int = 0
+        self,
+        frame: Data | OnDevice,
+        tick: int | None = None,
+        input_layout: InputLayout = PLAIN,
+        number: int = 0,
     ) -> QueuedFrame:
         """Copies a frame.
 
@@ -160,9 +164,9 @@ class RawFeed:
         if isinstance(frame, OnDevice):
             slot = self._pool_of(frame.contents.nbytes).take()
             frame = frame.copy_to(slot)
-            if form == PLAIN:
+            if input_layout == PLAIN:
                 return self.take_lease(slot, tick)
-        return self._copied(frame, tick, form, number)
+        return self._copied(frame, tick, input_layout, number)
 
     def take_lease(self, slot: _Slot, tick: int | None = None) -> QueuedFrame:
         """Takes a leased slot that nobody else holds, without a copy if FFmpeg needs nothing before the frame."""
@@ -190,7 +194,7 @@ class RawFeed:
     def finish(self, timeout: float) -> None:
         """Queues what comes after the last frame. Can be repeated after a `StalledError`."""
 
-    def _copied(self, frame: Data, tick: int | None, form: InputLayout, number: int) -> QueuedFrame:
+    def _copied(self, frame: Data, tick: int | None, input_layout: InputLayout, number: int) -> QueuedFrame:
         """Copies a frame.
 
         If the worker is idle, it gets a plain copy and converts it: a caller in step with real time waits only for the
@@ -198,8 +202,8 @@ class RawFeed:
         time with x264 ultrafast (2-core x86-64 VM, 2026-11-22), while FFmpeg has no CPU time to spare.
         """
         if self._conversion is not None and self.writer._oldest() is None:
-            return QueuedFrame(form.fill(self._slots, frame, number))
-        return QueuedFrame(form.fill(self._fed_slots, frame, number, self._conversion), is_fed=True)
+            return QueuedFrame(input_layout.fill(self._slots, frame, number))
+        return QueuedFrame(input_layout.fill(self._fed_slots, frame, number, self._conversion), is_fed=True)
 
     def _write_to(self, fd: FileIO, conversion: _Conversion | None, item_bytes: int) -> None:
         settings = self._plan.request.settings
@@ -373,8 +377,8 @@ class NutFeed(RawFeed):
             if deadline.is_over():
                 raise deadline.late("the queue had no room", self.writer.stats.bytes_pending)
 
-    def _copied(self, frame: Data, tick: int | None, form: InputLayout, number: int) -> QueuedFrame:
-        slot = form.fill(self._fed_slots, frame, number, self._conversion, self.prefix(tick))
+    def _copied(self, frame: Data, tick: int | None, input_layout: InputLayout, number: int) -> QueuedFrame:
+        slot = input_layout.fill(self._fed_slots, frame, number, self._conversion, self.prefix(tick))
         return QueuedFrame(slot, is_fed=True, tick=tick)
 
     @property

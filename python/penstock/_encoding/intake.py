@@ -99,13 +99,13 @@ class Intake:
     def take(self, frame: FrameData, time_s: float | Fraction | None) -> QueuedFrame:
         """Copies a frame, for `queue`."""
         self.check_open()
-        form, number = self.plan.form, self.submitted
-        buffer = frame_buffer(frame, self.plan.frames, number, form)
-        return self._feed.take(buffer, self.tick_of(time_s, frame), form, number)
+        input_layout, number = self.plan.input_layout, self.submitted
+        buffer = frame_buffer(frame, self.plan.frames, number, input_layout)
+        return self._feed.take(buffer, self.tick_of(time_s, frame), input_layout, number)
 
     def borrow(self, frame: FrameData, time_s: float | Fraction | None) -> QueuedFrame:
         """Takes a frame for `queue`, without a copy if FFmpeg gets it as it is."""
-        if self.plan.form != PLAIN or self.plan.stream is not None:
+        if self.plan.input_layout != PLAIN or self.plan.stream is not None:
             return self.take(frame, time_s)
         self.check_open()
         buffer = frame_buffer(frame, self.plan.frames, self.submitted)

@@ -152,7 +152,7 @@ class Judge:
 
     def _clipping(self) -> list[str]:
         """That the range of values may be wrong, because more than a few samples were outside."""
-        value_range = self._plan.form.value_range
+        value_range = self._plan.input_layout.value_range
         if value_range is None or not self._feed.submitted:
             return []
         samples = self._feed.submitted * self._plan.frames.frame_bytes // self._plan.frames.sample_bytes

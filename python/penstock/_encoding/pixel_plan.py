@@ -33,7 +33,7 @@ class Video(NamedTuple):
     codec: str
     options: Mapping[str, object]
     pixel_format: str
-    form: InputLayout
+    input_layout: InputLayout
     size: tuple[int, int]
     output_pixel_format: str | None
     asked_colors: Colors

@@ -306,16 +306,16 @@ class FanOut:
         for output in sorted(self._alive(), key=lambda output: not output.is_started):
             output.start(frame, time_s)
         alive = self._alive()
-        uses = Counter(output.form for output in alive)
+        uses = Counter(output.key for output in alive)
         slots: dict[ConversionKey, _Slot] = {}
         memory, nbytes = memory_and_size(frame)
         if isinstance(memory, OnDevice):
             memory = memory.copy_to(slots.setdefault(ConversionKey(), self._pool_of(nbytes).take()))
         shown_s, pending = _time_of(frame, time_s), dict[OutputBase, PendingWrite]()
         for output in alive:
-            form = output.form
+            key = output.key
             # A conversion that only one output needs is left to its thread.
-            used = form if form.prefix is not None or uses[form] > 1 else form.unconverted
+            used = key if key.prefix is not None or uses[key] > 1 else key.unconverted
             if used not in slots:
                 slots[used] = output.filled(memory, used, self._pool_of)
             pending[output] = PendingWrite(output.item_of(slots[used], used), shown_s, output.accepted)

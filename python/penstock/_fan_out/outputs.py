@@ -71,10 +71,10 @@ class OutputBase:
 
     Attributes:
         error: why it failed; None as long as it has not.
-        form: what it gets of the frame that `start` got.
+        key: what it gets of the frame that `start` got.
     """
 
-    form = ConversionKey()
+    key = ConversionKey()
 
     def __init__(self, target: Encoder | Writer, when_full: str) -> None:
         self.target = target
@@ -120,8 +120,8 @@ class OutputBase:
             ValueError, TypeError: `frame` or `time_s` does not suit it.
         """
 
-    def filled(self, frame: FrameData, form: ConversionKey, pool_of: Callable[[int], _SlotPool]) -> _Slot:
-        """Memory with the frame that `start` got, in that form.
+    def filled(self, frame: FrameData, key: ConversionKey, pool_of: Callable[[int], _SlotPool]) -> _Slot:
+        """Memory with the frame that `start` got, as that key says.
 
         Args:
             pool_of: the pool of slots of so many bytes.
@@ -132,8 +132,8 @@ class OutputBase:
         memory, nbytes = memory_and_size(frame)
         return pool_of(nbytes).filled(memory)
 
-    def item_of(self, slot: _Slot, form: ConversionKey) -> QueuedFrame:
-        """What `queue` gets of `slot`, which holds the frame in that form."""
+    def item_of(self, slot: _Slot, key: ConversionKey) -> QueuedFrame:
+        """What `queue` gets of `slot`, which holds the frame as that key says."""
         return QueuedFrame(slot)
 
     def take(self, offer: PendingWrite, deadline: Deadline) -> bool:
@@ -238,31 +238,31 @@ class EncoderOutput(OutputBase):
         try:
             intake = self._intake = self.target._intake_for(frame)
             intake.check_open()
-            frame_buffer(frame, intake.layout, self.accepted, self.plan.form)
-            self.form = self._form_at(intake.tick_of(time_s, frame))
+            frame_buffer(frame, intake.layout, self.accepted, self.plan.input_layout)
+            self.key = self._key_at(intake.tick_of(time_s, frame))
         except (PenstockError, OSError) as failure:
             self.fail(failure)
         except (ValueError, TypeError) as wrong:
             wrong.add_note(f"for {self.target!r}")
             raise
 
-    def _form_at(self, tick: int | None) -> ConversionKey:
-        plan, frames = self._intake.plan, self.plan.form
+    def _key_at(self, tick: int | None) -> ConversionKey:
+        plan, frames = self._intake.plan, self.plan.input_layout
         prefix = self._intake.prefix(tick)
         if prefix is None and plan.conversion is None:
             return ConversionKey(frames)
         output = self if prefix is not None and tick is None else None
         return ConversionKey(frames, plan.conversion, plan.ffmpeg_frames.frame_bytes, tick, prefix, output)
 
-    def filled(self, frame: FrameData, form: ConversionKey, pool_of: Callable[[int], _SlotPool]) -> _Slot:
+    def filled(self, frame: FrameData, key: ConversionKey, pool_of: Callable[[int], _SlotPool]) -> _Slot:
         layout, number = self._intake.layout, self.accepted
-        buffer = frame_buffer(frame, layout, number, form.frames)
-        pool = pool_of(layout.frame_bytes if form == form.unconverted else form.nbytes)
-        return form.frames.fill(pool, buffer, number, form.conversion, form.prefix)
+        buffer = frame_buffer(frame, layout, number, key.frames)
+        pool = pool_of(layout.frame_bytes if key == key.unconverted else key.nbytes)
+        return key.frames.fill(pool, buffer, number, key.conversion, key.prefix)
 
-    def item_of(self, slot: _Slot, form: ConversionKey) -> QueuedFrame:
-        is_fed = form != form.unconverted or self._intake.plan.conversion is None
-        return QueuedFrame(slot, is_fed, form.tick)
+    def item_of(self, slot: _Slot, key: ConversionKey) -> QueuedFrame:
+        is_fed = key != key.unconverted or self._intake.plan.conversion is None
+        return QueuedFrame(slot, is_fed, key.tick)
 
     def _push(self, item: QueuedFrame, deadline: Deadline) -> None:
         self._intake.offer(item, deadline)
