@@ -21,7 +21,7 @@ import numpy.typing as npt
 from penstock._encoding.encoder import Encoder
 from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
-from penstock._ffmpeg.command.settings import with_ffmpeg, with_knobs
+from penstock._ffmpeg.command.settings import with_ffmpeg, with_overrides
 from penstock._formats import encoders
 from penstock.errors import PenstockError, RenderError
 from penstock.rendering.planning import Plan, RenderChunk, chunk_of_number, default_storage
@@ -130,7 +130,7 @@ class Renderer:
             "output_ts_offset": f"{float(offset_s):.6f}",
         }
         # The plan was rehearsed where it was made.
-        settings = with_knobs(with_ffmpeg(request.settings, self._program), rehearse=False)
+        settings = with_overrides(with_ffmpeg(request.settings, self._program), rehearse=False)
         return replace(request, output=part, options=options, settings=settings)
 
     def _draw(self, chunk: RenderChunk, encoder: Encoder) -> Iterator[None]:
