@@ -134,6 +134,7 @@ DEPENDING = {
         *X265,
         "log-level=none:temporal-layers=1:bframes=7:b-adapt=0:b-pyramid=1:rc-lookahead=10:keyint=40",
     ),
+    "closed.mp4": (*X265, "log-level=none:open-gop=0:bframes=4:rc-lookahead=10:keyint=20"),
     "layers.ts": (*X265, "log-level=none:open-gop=1:bframes=5:rc-lookahead=10:keyint=30"),
     "mpeg2.ts": ("-c:v", "mpeg2video", "-bf", "2", "-g", "18"),
     "av1.mp4": ("-c:v", "libsvtav1", "-preset", "12", "-g", "40", "-pix_fmt", "yuv420p", "-s", "96x64"),
@@ -155,22 +156,66 @@ def test_any_subset_of_the_frames_is_that_of_all(tmp_path: Path, name: str) -> N
                 assert all(same(one, frames[n]) for one, n in zip(batch, numbers, strict=True)), numbers
 
 
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of the packets that decoders get, but for a first one that is decoded alone."""
+    sent: list[int] = []
+    really = OpenVideo.decode
+
+    def decode(video: OpenVideo, packet: Any) -> Any:
+        sent.extend([] if packet is None else [packet.pts])
+        return really(video, packet)
+
+    monkeypatch.setattr(OpenVideo, "decode", decode)
+    return sent
+
+
 @pytest.mark.parametrize("name", ["pyramid.mp4", "layers.mp4", "layers.ts", "mpeg2.ts", "av1.mp4"])
 def test_pictures_that_no_wanted_frame_needs_are_not_decoded(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, name: str, sent: list[int]
 ) -> None:
     path = made(tmp_path, name, *DEPENDING[name])
-    sent: list[object] = []
-    really = OpenVideo.decode
-    monkeypatch.setattr(
-        OpenVideo, "decode", lambda video, packet: sent.append(packet) or really(video, packet)
-    )
     with Decoder(path) as decoder:
         decoder.batch([19])
     assert len(sent) < 20
     sent.clear()
     with Decoder(path) as decoder:
         assert len(sent) < sum(1 for _ in decoder) <= len(sent)
+
+
+@pytest.mark.parametrize("name", ["pyramid.mp4", "closed.mp4", "mpeg2.ts"])
+def test_pictures_behind_the_last_wanted_one_of_a_group_are_not_decoded(
+    tmp_path: Path, name: str, sent: list[int]
+) -> None:
+    path = made(tmp_path, name, *DEPENDING[name])
+    with av.open(path) as file:
+        packets = [packet for packet in file.demux(video=0) if packet.size]
+    keys = [number for number, packet in enumerate(packets) if packet.is_keyframe]
+    shown = sorted(packet.pts for packet in packets)
+    numbers = [shown.index(packets[key].pts) for key in keys]
+    with Decoder(path) as decoder:
+        frames = list(decoder)
+    sent.clear()
+    with Decoder(path) as decoder:
+        batch = decoder.batch(numbers)
+        assert [number for number in sent if number <= keys[-1]] == keys[1:]
+        assert all(same(one, frames[n]) for one, n in zip(batch, numbers, strict=True))
+        left_out = numbers[1] + 5
+        assert same(decoder.batch([left_out])[0], frames[left_out])
+
+
+def test_clips_by_turns_from_four_groups_go_on_where_they_were(tmp_path: Path, sent: list[int]) -> None:
+    path = made(tmp_path, "a.mp4", *H264, "-g", "20", "-bf", "0")
+    with Decoder(path) as decoder:
+        frames = list(decoder)
+        sent.clear()
+        for number in (1, 21, 41, 61):
+            decoder.batch([number])
+        assert len({0, 20, 40, 60} & {*sent}) == 4
+        sent.clear()
+        for number in (12, 32, 52, 72):
+            assert same(decoder.batch([number])[0], frames[number])
+        assert not {0, 20, 40, 60} & {*sent}
 
 
 @pytest.mark.parametrize("pixel_format", ["rgba", "source"])

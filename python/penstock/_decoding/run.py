@@ -153,8 +153,10 @@ class CheckedRun(Run):
         # The packet after which a frame came that is shown before another.
         self._disordered: int | None = None
         self._are_due: deque[bool] = deque(maxlen=MOST_THREADS)  # the last packets
+        self._recent: deque[int] = deque(maxlen=_AGE + 1)  # the last packets: some between may be left out
 
     def _send(self, number: int, packet: Packet) -> None:
+        self._recent.append(number)
         if self._skips(number, packet):
             return
         self._await(number)
@@ -162,9 +164,9 @@ class CheckedRun(Run):
             self._refused.add(number)
         packet.pts = number  # the decoder gives it to the frame
         self._take(number, packet)
-        if self._awaited and next(iter(self._awaited)) < number - _AGE:
+        if self._awaited and next(iter(self._awaited)) < self._recent[0]:
             self._miss()
-        if self._disordered is not None and self._disordered < number - _AGE:
+        if self._disordered is not None and self._disordered < self._recent[0]:
             raise UnnamedError
 
     def _expected(self, number: int) -> Expected:

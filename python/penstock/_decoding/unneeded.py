@@ -1,4 +1,4 @@
-"""Tells packets whose picture no other picture is made of, by the heads of the units in them."""
+"""Tells packets whose picture no other picture is made of, and those that reset a decoder, by heads of their units."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from penstock._facts.index import Packet
 
 # Types of NAL units that last for no longer than their packet, besides slices: additional information, delimiters and
-# filler (ITU-T H.264, table 7-1; H.265, table 7-1).
-_AVC_SLICE, _AVC_OF_PACKET = 1, frozenset((6, 9, 12))
+# filler; and slices of pictures that reset the decoder (ITU-T H.264, table 7-1; H.265, table 7-1).
+_AVC_SLICE, _AVC_RESET, _AVC_OF_PACKET = 1, 5, frozenset((6, 9, 12))
 _HEVC_SLICES, _HEVC_SPS, _HEVC_OF_PACKET = range(32), 33, frozenset((35, 38, 39, 40))
+_HEVC_RESETS = frozenset((19, 20))
 # Slices of H.265 below this number are of a picture that no picture of the same temporal layer is made of, if even.
 _HEVC_PAIRS = 16
 # Where the arrays of parameter sets begin, and where a unit's first byte is said (ISO/IEC 14496-15, 5.3.3 and 8.3.3).
@@ -37,8 +38,7 @@ def unneeded(codec: VideoCodecContext) -> Callable[[Packet], bool]:
 
     It is to be called for packets in their order, as they are in the file. It is about packets of one picture.
     """
-    # As long as the heads that are read below, also if it is cut off.
-    name, extradata = codec.codec.canonical_name, bytes(codec.extradata or b"").ljust(_HVCC_ARRAYS, b"\0")
+    name, extradata = _told(codec)
     # Each has heads of its own, which the functions below read.
     if name == "h264":  # ITU-T H.264
         return _avc(extradata)
@@ -48,6 +48,33 @@ def unneeded(codec: VideoCodecContext) -> Callable[[Packet], bool]:
         return _Av1(extradata).is_unneeded
     # ISO/IEC 11172-2 and 13818-2.
     return _is_b_picture if name in ("mpeg1video", "mpeg2video") else lambda _: False
+
+
+def resets(codec: VideoCodecContext) -> Callable[[Packet], bool]:
+    """Returns a function that tells whether a packet needs none before, and first has a decoder give their frames."""
+    name, extradata = _told(codec)
+    if name == "h264":
+        length_bytes = _avc_length(extradata)
+        return lambda packet: any(unit[0] & 31 == _AVC_RESET for unit in _units(bytes(packet), length_bytes))
+    if name == "hevc":
+        length_bytes = _hevc_length(extradata)
+        return lambda packet: any(
+            unit[0] >> 1 & 63 in _HEVC_RESETS for unit in _units(bytes(packet), length_bytes)
+        )
+    return lambda _: False
+
+
+def _told(codec: VideoCodecContext) -> tuple[str, bytes]:
+    """The codec's name and extradata: as long as the heads that are read here, also if it is cut off."""
+    return codec.codec.canonical_name, bytes(codec.extradata or b"").ljust(_HVCC_ARRAYS, b"\0")
+
+
+def _avc_length(extradata: bytes) -> int:
+    return (extradata[_AVCC_LENGTH] & 3) + 1 if extradata[:1] == b"\1" else 0
+
+
+def _hevc_length(extradata: bytes) -> int:
+    return (extradata[_HVCC_LENGTH] & 3) + 1 if extradata[:1] == b"\1" else 0
 
 
 def _units(data: bytes, length_bytes: int = 0) -> Iterator[bytes]:
@@ -66,7 +93,7 @@ def _units(data: bytes, length_bytes: int = 0) -> Iterator[bytes]:
 
 
 def _avc(extradata: bytes) -> Callable[[Packet], bool]:
-    length_bytes = (extradata[_AVCC_LENGTH] & 3) + 1 if extradata[:1] == b"\1" else 0
+    length_bytes = _avc_length(extradata)
 
     def is_unneeded(packet: Packet) -> bool:
         has_slice = False
@@ -85,11 +112,8 @@ class _Hevc:
     """The same for H.265, whose pictures have temporal layers: those of the highest layer may be unneeded."""
 
     def __init__(self, extradata: bytes) -> None:
-        self._highest, self._length_bytes = -1, 0
-        units = _units(extradata)
-        if extradata[:1] == b"\1":
-            self._length_bytes, units = (extradata[_HVCC_LENGTH] & 3) + 1, _in_arrays(extradata)
-        for unit in units:
+        self._highest, self._length_bytes = -1, _hevc_length(extradata)
+        for unit in _in_arrays(extradata) if self._length_bytes else _units(extradata):
             self._note(unit)
 
     def is_unneeded(self, packet: Packet) -> bool:
