@@ -49,7 +49,7 @@ class Processes(Engine):
     """
 
     def __init__(self, plan: Plan, count: int) -> None:
-        work = Work.of(plan, whole_cpus() / count, is_checked=True)
+        work = Work.of(plan, whole_cpus() / count, plan.program)
         super().__init__(work, ThreadPoolExecutor(count, "penstock-render"), count)
         self._started: list[_Worker] = []
         self._idle: list[_Worker] = []
