@@ -7,6 +7,7 @@ import ctypes
 import errno
 import msvcrt
 import os
+import stat
 import sys
 import tempfile
 import time
@@ -26,6 +27,9 @@ _LOOK_S = 0.002
 
 #: The paths of files that `in_memory` has made, by their descriptors.
 _temporary: dict[int, str] = {}
+
+BINARY = os.O_BINARY
+"""The flag of os.open for bytes as they are."""
 
 
 def duplicate(fd: int) -> int:
@@ -76,6 +80,24 @@ def waits_to_read(fd: int, at_most_ms: int) -> bool:
                 return False
             time.sleep(_LOOK_S)
     return True
+
+
+def read_into(fd: int, buffer: memoryview) -> int:
+    """Reads some bytes. Returns how many."""
+    data = os.read(fd, len(buffer))
+    buffer[: len(data)] = data
+    return len(data)
+
+
+def write(fd: int, data: bytes | memoryview) -> int:
+    """Writes some bytes. Returns how many."""
+    try:
+        return os.write(fd, data)
+    except OSError as error:
+        # The C library has no number of its own for a pipe whose reader has gone.
+        if error.errno == errno.EINVAL and stat.S_ISFIFO(os.fstat(fd).st_mode):
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from error
+        raise
 
 
 def url_of(fd: int) -> str:
