@@ -218,10 +218,10 @@ def _output(command: Sequence[str]) -> str:
 def _granted_pipe_bytes() -> int | None:
     try:
         reader, writer = make_pipe(capacity_bytes=WANTED_PIPE_BYTES)
+        with reader, writer:
+            return writer.capacity_bytes
     except OSError:
         return None
-    with reader, writer:
-        return writer.capacity_bytes
 
 
 def _limit(name: str) -> int | None:
