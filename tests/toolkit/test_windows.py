@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 from pathlib import Path
+from socket import socketpair
 
 import numpy as np
 import pytest
@@ -193,3 +194,17 @@ def test_a_file_that_is_open_stays_and_the_new_video_beside_it(tmp_path: Path) -
     assert video.read_bytes() == old
     with Decoder(tmp_path / "clip.part.mp4") as frames:
         assert sum(1 for _ in frames) == 5
+
+
+def test_a_socket_is_told_by_its_type_and_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refuse, "__kwdefaults__", {"platform": "win32"})
+    ours, its = socketpair()
+    with ours, its, its.makefile("rb") as stream:
+        for call in (
+            lambda: Decoder(its),
+            lambda: Decoder(stream),
+            lambda: CopyingRelay(its, ours, None, None, None, "auto", b""),
+        ):
+            with pytest.raises(OSError, match="socket") as raised:
+                call()
+            assert raised.value.errno == errno.ENOTSUP

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _winapi
+import atexit
 import ctypes
 import errno
 import msvcrt
@@ -130,7 +131,10 @@ def release(fd: int) -> None:
     """Closes what `in_memory` or `duplicate` has returned."""
     os.close(fd)
     if (path := _temporary.pop(fd, None)) is not None:
-        os.unlink(path)  # noqa: PTH108 - also while the interpreter ends
+        try:
+            os.unlink(path)  # noqa: PTH108 - also while the interpreter ends
+        except PermissionError:  # a thread or a program that is about to end has it open
+            atexit.register(Path(path).unlink, missing_ok=True)
 
 
 def status_of(path: str) -> os.stat_result:
