@@ -17,6 +17,7 @@ from support.clips import clip
 
 from penstock import Decoder, write_video
 from penstock._ffmpeg.command.endpoints import is_url
+from penstock._ffmpeg.program.child import Lines, run
 from penstock._platform import descriptors
 from penstock._platform.paths import check_path
 from penstock._platform.refusals import ON_WINDOWS, refuse
@@ -208,3 +209,13 @@ def test_a_socket_is_told_by_its_type_and_refused(monkeypatch: pytest.MonkeyPatc
             with pytest.raises(OSError, match="socket") as raised:
                 call()
             assert raised.value.errno == errno.ENOTSUP
+
+
+def test_lines_of_a_program_end_as_on_linux() -> None:
+    lines: list[bytes] = []
+    take = Lines(lines.append, 100)
+    for data in (b"frame=1\r", b"\nprogress=end\r\n", b""):
+        take(data)
+    assert lines == [b"frame=1", b"progress=end"]
+    code = r"import sys; sys.stdout.buffer.write(b'a\r\nb\r\n')"
+    assert run((sys.executable, "-c", code), 30).text == "a\nb\n"
