@@ -1,19 +1,30 @@
-"""What Windows doesn't have is refused by name. The platform is passed in, so that this runs on Linux, too."""
+"""What Windows does in its own way, or refuses by name. The platform is passed in, so that this runs on Linux, too."""
 
 from __future__ import annotations
 
 import errno
 import os
 import re
+import sys
+import threading
 from pathlib import Path
+from socket import socketpair
 
+import numpy as np
 import pytest
+from click.testing import CliRunner
+from support.clips import clip
 
+from penstock import Decoder, write_video
 from penstock._ffmpeg.command.endpoints import is_url
+from penstock._ffmpeg.program.child import Lines, run
+from penstock._platform import descriptors
 from penstock._platform.paths import check_path
 from penstock._platform.refusals import ON_WINDOWS, refuse
+from penstock._platform.workers import Link, held_name
 from penstock._streams.copied import CopyingRelay, CopyTicket
-from penstock.errors import BrokenStreamError, ClosedError, StalledError
+from penstock.cli import penstock_command
+from penstock.errors import BrokenStreamError, ClosedError, EncoderError, StalledError
 from penstock.pipes import make_pipe
 
 
@@ -102,3 +113,109 @@ def test_a_cancelled_copying_relay_ends() -> None:
         assert isinstance(ticket.exception(10), ClosedError)
         with pytest.raises(ClosedError):
             ticket.wait(10)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["tee", "source", "a", "b"], ["relay", "fifo:source", "a"], ["decode", "clip.mp4", "--isolated", "a"]],
+)
+def test_a_command_that_windows_lacks_exits_2_and_makes_no_file(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("source", "clip.mp4"):
+        (tmp_path / name).write_bytes(clip("h264").read_bytes())
+    monkeypatch.setattr(refuse, "__kwdefaults__", {"platform": "win32"})
+    result = CliRunner().invoke(penstock_command, arguments)
+    assert (result.exit_code, sorted(tmp_path.iterdir())) == (2, [tmp_path / "clip.mp4", tmp_path / "source"])
+    assert "isn't available on Windows" in result.stderr
+
+
+def test_objects_go_between_two_python_programs_until_one_ends() -> None:
+    program, link = Link.started(
+        "from penstock._platform.workers import Link; link = Link({}); link.send(link.receive()); link.receive()"
+    )
+    with program:
+        link.send(b"a" * 300_000)
+        assert link.receive() == b"a" * 300_000
+        link.end_sending()
+        assert program.wait(20) == 1  # by its EOFError
+        with pytest.raises((EOFError, ConnectionResetError)):
+            link.receive()
+    link.close()
+
+
+def test_one_program_at_a_time_holds_a_name() -> None:
+    name = f"penstock-test-{os.getpid()}"
+    for _ in range(2):
+        with held_name(name) as is_free, held_name(name) as is_free_again:
+            assert (is_free, is_free_again) == (True, False)
+
+
+def test_a_write_without_a_reader_is_a_broken_pipe() -> None:
+    reader, writer = make_pipe()
+    reader.close()
+    with writer, pytest.raises(BrokenPipeError):
+        descriptors.write(writer.fileno(), b"a")
+
+
+def test_a_path_may_be_longer_than_260_characters(tmp_path: Path) -> None:
+    folder = tmp_path.joinpath(*["x" * 60] * 5)
+    folder.mkdir(parents=True)
+    video = folder / "clip.mp4"
+    write_video(video, np.zeros((3, 16, 16, 3), np.uint8), fps=10)
+    with Decoder(video) as by_libav, Decoder(video, filters="hflip") as by_program:
+        assert [sum(1 for _ in frames) for frames in (by_libav, by_program)] == [3, 3]
+
+
+@pytest.mark.parametrize("filters", [None, "hflip"])
+def test_frames_of_a_pipe_are_decoded(tmp_path: Path, filters: str | None) -> None:
+    video = tmp_path / "clip.mkv"
+    write_video(video, np.zeros((3, 16, 16, 3), np.uint8), fps=10)
+    reader, writer = make_pipe()
+
+    def feed() -> None:
+        with writer:
+            writer.write(video.read_bytes())
+
+    feeding = threading.Thread(target=feed)
+    feeding.start()
+    with reader, Decoder(reader, filters=filters) as frames:
+        assert sum(1 for _ in frames) == 3
+    feeding.join()
+
+
+@pytest.mark.skipif(sys.platform != "win32", reason="elsewhere, an open file can be replaced")
+def test_a_file_that_is_open_stays_and_the_new_video_beside_it(tmp_path: Path) -> None:
+    video = tmp_path / "clip.mp4"
+    write_video(video, np.zeros((3, 16, 16, 3), np.uint8), fps=10)
+    old = video.read_bytes()
+    with video.open("rb"), pytest.raises(EncoderError, match=re.escape("clip.part.mp4")):
+        write_video(video, np.ones((5, 16, 16, 3), np.uint8), fps=10)
+    assert video.read_bytes() == old
+    with Decoder(tmp_path / "clip.part.mp4") as frames:
+        assert sum(1 for _ in frames) == 5
+
+
+def test_a_socket_is_told_by_its_type_and_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refuse, "__kwdefaults__", {"platform": "win32"})
+    ours, its = socketpair()
+    with ours, its, its.makefile("rb") as stream:
+        for call in (
+            lambda: Decoder(its),
+            lambda: Decoder(stream),
+            lambda: CopyingRelay(its, ours, None, None, None, "auto", b""),
+        ):
+            with pytest.raises(OSError, match="socket") as raised:
+                call()
+            assert raised.value.errno == errno.ENOTSUP
+
+
+def test_lines_of_a_program_end_as_on_linux() -> None:
+    lines: list[bytes] = []
+    take = Lines(lines.append, 100)
+    for data in (b"frame=1\r", b"\nprogress=end\r\n", b""):
+        take(data)
+    assert lines == [b"frame=1", b"progress=end"]
+    code = r"import sys; sys.stdout.buffer.write(b'a\r\nb\r\n')"
+    assert run((sys.executable, "-c", code), 30).text == "a\nb\n"

@@ -58,7 +58,7 @@ class SinglePassSource:
         elif self._enter():
             try:
                 if self._source < 0:
-                    self._source = os.open(self._path, os.O_RDONLY)
+                    self._source = os.open(self._path, os.O_RDONLY | descriptors.BINARY)
                 data = self._next(size)
                 if not data:
                     self._end()
@@ -126,7 +126,7 @@ class SinglePassSource:
             for part in (self._taken, self._ahead):
                 left = memoryview(bytes(part))
                 while left:
-                    left = left[os.write(writer, left) :]
+                    left = left[descriptors.write(writer, left) :]
             self._taken.clear()
             relay(self._source, writer)
             self._end()

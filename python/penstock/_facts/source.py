@@ -19,6 +19,7 @@ from penstock._facts.fetching import FetchedSource
 from penstock._facts.single_pass import SinglePassSource
 from penstock._ffmpeg.command import endpoints
 from penstock._platform import descriptors
+from penstock._platform.refusals import refuse
 from penstock._streams import python_streams
 
 if TYPE_CHECKING:
@@ -168,6 +169,8 @@ def _carrier(file: Any) -> int | None:
     raw = getattr(file, "raw", file)
     sockets = sys.modules.get("socket")  # without which there is none
     is_socket = sockets is not None and isinstance(raw, sockets.SocketIO | sockets.socket)
+    if is_socket:
+        refuse("a socket as a descriptor")
     return raw.fileno() if is_socket or isinstance(raw, io.FileIO) else None
 
 

@@ -4,6 +4,7 @@ import sys
 
 if sys.platform == "win32":
     from penstock._platform.windows.descriptors import (
+        BINARY,
         above_standard,
         close_all_of,
         duplicate,
@@ -12,15 +13,18 @@ if sys.platform == "win32":
         in_memory,
         is_open_for,
         pipe_capacity,
+        read_into,
         release,
         status_of,
         sync,
         unread_bytes,
         url_of,
         waits_to_read,
+        write,
     )
 else:
     from penstock._platform.linux.descriptors import (
+        BINARY,
         above_standard,
         close_all_of,
         duplicate,
@@ -29,15 +33,18 @@ else:
         in_memory,
         is_open_for,
         pipe_capacity,
+        read_into,
         release,
         status_of,
         sync,
         unread_bytes,
         url_of,
         waits_to_read,
+        write,
     )
 
 __all__ = [
+    "BINARY",
     "above_standard",
     "close_all_of",
     "duplicate",
@@ -46,10 +53,12 @@ __all__ = [
     "in_memory",
     "is_open_for",
     "pipe_capacity",
+    "read_into",
     "release",
     "status_of",
     "sync",
     "unread_bytes",
     "url_of",
     "waits_to_read",
+    "write",
 ]

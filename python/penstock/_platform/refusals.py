@@ -16,8 +16,12 @@ ON_WINDOWS = {
 }
 
 
+class UnavailableError(OSError):
+    """An OSError (ENOTSUP): this system doesn't have what was asked for."""
+
+
 def refuse(what: str, *, platform: str = sys.platform) -> None:
-    """Raises an OSError (ENOTSUP) that names what to use instead, if this system doesn't have it."""
+    """Raises an `UnavailableError` that names what to use instead, if this system doesn't have it."""
     if platform == "win32":
         instead = ON_WINDOWS.get(what, ON_WINDOWS["Tee"])
-        raise OSError(errno.ENOTSUP, f"{what} isn't available on Windows. {instead}")
+        raise UnavailableError(errno.ENOTSUP, f"{what} isn't available on Windows. {instead}")

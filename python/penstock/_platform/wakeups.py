@@ -3,8 +3,8 @@
 import sys
 
 if sys.platform == "win32":
-    from penstock._platform.windows.wakeups import begin, end, wait
+    from penstock._platform.windows.wakeups import READER_GONE, begin, end, end_by, wait
 else:
-    from penstock._platform.linux.wakeups import begin, end, wait
+    from penstock._platform.linux.wakeups import READER_GONE, begin, end, end_by, wait
 
-__all__ = ["begin", "end", "wait"]
+__all__ = ["READER_GONE", "begin", "end", "end_by", "wait"]

@@ -113,7 +113,7 @@ class CopyingRelay:
         left = memoryview(data)
         try:
             while left:
-                given = os.write(self._ends[1], left)
+                given = descriptors.write(self._ends[1], left)
                 left, self._delivered = left[given:], self._delivered + given
         except BaseException as error:
             self._lost = len(left)

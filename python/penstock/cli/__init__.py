@@ -13,6 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from penstock._native import __version__
+from penstock._platform.refusals import UnavailableError
 from penstock.cli.commands import COMMANDS
 from penstock.cli.signals import ending_by_signal, wait_for
 
@@ -33,6 +34,15 @@ class Commands(click.Group):
             importlib.import_module(f"penstock.cli.commands.{cmd_name}"), cmd_name
         )
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except (UnavailableError, click.ClickException) as failure:
+            refused = failure if isinstance(failure, UnavailableError) else failure.__context__
+            if not isinstance(refused, UnavailableError):
+                raise
+            raise click.UsageError(str(refused.strerror)) from None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         names = [

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import platform
 import re
-import resource
 import sys
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -98,7 +98,7 @@ def pipes() -> dict[str, Any]:
         "max_size_bytes": _number("/proc/sys/fs/pipe-max-size"),
         "user_pages_soft": _number("/proc/sys/fs/pipe-user-pages-soft"),
         "user_pages_hard": _number("/proc/sys/fs/pipe-user-pages-hard"),
-        "page_bytes": resource.getpagesize(),
+        "page_bytes": mmap.PAGESIZE,
         "wanted_bytes": WANTED_PIPE_BYTES,
         "granted_bytes": _granted_pipe_bytes(),
         "methods": methods(),
@@ -109,7 +109,18 @@ def methods() -> dict[str, dict[str, str]]:
     """Return how bytes move here, by trying it: the method of each way to move them, and why it was taken."""
     # The commands' names.
     tried = {"zero-copy": _zero_copy, "relay": _relayed, "copy": _copied, "tee": _teed}
-    return {name: dict(zip(("method", "reason"), move(), strict=True)) for name, move in tried.items()}
+    return {name: dict(zip(("method", "reason"), _tried(move), strict=True)) for name, move in tried.items()}
+
+
+def _tried(move: Callable[[], tuple[str, str]]) -> tuple[str, str]:
+    try:
+        return move()
+    except (
+        OSError,
+        ValueError,
+        AttributeError,
+    ) as refused:  # Windows has neither all of them nor memfd_create(2)
+        return "none", str(refused)
 
 
 def _zero_copy() -> tuple[str, str]:
@@ -207,14 +218,18 @@ def _output(command: Sequence[str]) -> str:
 def _granted_pipe_bytes() -> int | None:
     try:
         reader, writer = make_pipe(capacity_bytes=WANTED_PIPE_BYTES)
+        with reader, writer:
+            return writer.capacity_bytes
     except OSError:
         return None
-    with reader, writer:
-        return writer.capacity_bytes
 
 
 def _limit(name: str) -> int | None:
     """A soft limit of this process; None for none."""
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return None
     soft, _ = resource.getrlimit(getattr(resource, name))
     return None if soft == resource.RLIM_INFINITY else soft
 

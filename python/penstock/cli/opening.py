@@ -18,6 +18,7 @@ import click
 from penstock import fifo
 from penstock._common.deadline import Deadline
 from penstock._common.messages import show_name
+from penstock._platform import descriptors
 from penstock.cli.names import (
     FIFO_PREFIX,
     STANDARD,
@@ -71,7 +72,7 @@ class Endpoint:
         """Read until the buffer of bytes is full or the source ends. Return the number of bytes read."""
         filled = 0
         while filled < buffer.nbytes:
-            nbytes = self._when_ready("reading", partial(os.readv, self.fd, [buffer[filled:]]))
+            nbytes = self._when_ready("reading", partial(descriptors.read_into, self.fd, buffer[filled:]))
             if nbytes == 0:
                 break
             filled += nbytes
@@ -80,7 +81,7 @@ class Endpoint:
     def write_all(self, data: bytes) -> None:
         """Write all of the data."""
         while data:
-            data = data[self._when_ready("writing", partial(os.write, self.fd, data)) :]
+            data = data[self._when_ready("writing", partial(descriptors.write, self.fd, data)) :]
 
     def _when_ready(self, use: Literal["reading", "writing"], call: Callable[[], int]) -> int:
         """Make a call once the descriptor is ready for it, or let a signal raise."""
@@ -160,7 +161,7 @@ def _begin(name: str, flags: int) -> Endpoint:
             return Endpoint(title, ticket=fifo.open_async(path, "r" if is_source else "w"))
     with failures_of(title):
         try:
-            endpoint = Endpoint(title, os.open(name, flags | os.O_CLOEXEC))
+            endpoint = Endpoint(title, os.open(name, flags | descriptors.BINARY))
         except FileNotFoundError:
             if is_source or not Path(name).resolve().parent.is_dir():
                 raise
@@ -187,13 +188,13 @@ def _finish(wanted: Sequence[tuple[str, int]], endpoints: Sequence[Endpoint], ti
     for (name, flags), each in zip(wanted, endpoints, strict=True):
         if each.fd < 0:
             with failures_of(each.title):
-                each.fd = os.open(name, flags | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                each.fd = os.open(name, flags | os.O_CREAT | descriptors.BINARY, 0o666)
 
 
 def _take_standard_output() -> int:
     """Move standard output to another descriptor: its reader sees the end when that is closed, not when we exit."""
     fd = os.dup(1)
-    devnull = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, 1)
     os.close(devnull)
     return fd

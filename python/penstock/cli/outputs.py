@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -13,6 +12,7 @@ from penstock._common.messages import show_name
 from penstock._encoding.encoder import Encoder
 from penstock._encoding.session import STUCK_S
 from penstock._native import Writer
+from penstock._platform import wakeups
 from penstock.cli.failures import in_one_line
 from penstock.cli.opening import Endpoint
 from penstock.cli.progress import CANCEL_S
@@ -142,7 +142,7 @@ def _failure(error: OSError, title: str, progress: str = "", *, is_standard: boo
     if not isinstance(error, BrokenPipeError):
         return click.ClickException(f"{title}: {error.strerror or error}{progress}")
     if is_standard:
-        return Stopped(signal.SIGPIPE)
+        return Stopped(wakeups.READER_GONE)
     return click.ClickException(f"{title}: the reader went away{progress}")
 
 

@@ -102,6 +102,5 @@ def _report(stopped: Stopped) -> None:
 
 def _end(number: int) -> NoReturn:
     """End by the signal itself: a shell then ends its loop or script as well."""
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
+    wakeups.end_by(number)
     os._exit(128 + number)  # the first process of a container survives its own signals

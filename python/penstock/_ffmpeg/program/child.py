@@ -276,6 +276,7 @@ class Lines:
     def __call__(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
+            line = line.removesuffix(b"\r")  # of Windows
             for at in range(0, max(1, len(line)), self._max_bytes):
                 self._take(line[at : at + self._max_bytes])
         while len(self._rest) > self._max_bytes or (self._rest and not data):
@@ -360,6 +361,11 @@ at_fork(before=_starting.acquire, after_in_parent=_starting.release, after_in_ch
 _STDERR_BYTES = 256 << 10
 
 
+def _text(printed: bytes | bytearray) -> str:
+    """What a program has printed, with the ends of lines that Linux has."""
+    return printed.decode(errors="replace").replace("\r\n", "\n")
+
+
 class TimedOutError(ProgramError):
     """The program did not end in time, and was killed."""
 
@@ -390,12 +396,12 @@ class CapturedChild(Child):
     @property
     def text(self) -> str:
         """Its standard output."""
-        return self.stdout.decode(errors="replace")
+        return _text(self.stdout)
 
     @property
     def stderr(self) -> str:
         """The last 256 KiB of its standard error, without white space around them."""
-        return self._stderr.decode(errors="replace").strip()
+        return _text(self._stderr).strip()
 
     def spawn(self) -> Program:
         with (

@@ -13,6 +13,9 @@ from pathlib import Path
 
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 
+BINARY = 0
+"""The flag of os.open for bytes as they are."""
+
 
 def duplicate(fd: int) -> int:
     """A duplicate with a number above 2, which other programs don't inherit."""
@@ -61,6 +64,15 @@ def waits_to_read(fd: int, at_most_ms: int) -> bool:
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(at_most_ms))
+
+
+def read_into(fd: int, buffer: memoryview) -> int:
+    """Reads some bytes. Returns how many."""
+    return os.readv(fd, [buffer])
+
+
+write = os.write
+"""Writes some bytes. Returns how many."""
 
 
 def url_of(fd: int) -> str:

@@ -9,6 +9,9 @@ from typing import Literal
 
 from penstock._platform.linux.descriptors import above_standard
 
+READER_GONE = signal.SIGPIPE
+"""The signal of a program that writes to a pipe without a reader."""
+
 # A pipe from which each signal that comes can be read; -1 without one.
 _came = _writes = -1
 
@@ -37,3 +40,9 @@ def wait(fd: int, use: Literal["reading", "writing"], *, is_main_thread: bool) -
         waiting.register(_came, select.POLLIN)
     while _came in {ready for ready, _ in waiting.poll()}:
         os.read(_came, 64)  # it has raised, or is deferred
+
+
+def end_by(number: int) -> None:
+    """Ends this process by a signal, if the kernel lets it."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import _winapi
+import atexit
 import ctypes
 import errno
 import msvcrt
 import os
+import stat
 import sys
 import tempfile
 import time
@@ -26,6 +28,9 @@ _LOOK_S = 0.002
 
 #: The paths of files that `in_memory` has made, by their descriptors.
 _temporary: dict[int, str] = {}
+
+BINARY = os.O_BINARY
+"""The flag of os.open for bytes as they are."""
 
 
 def duplicate(fd: int) -> int:
@@ -78,6 +83,24 @@ def waits_to_read(fd: int, at_most_ms: int) -> bool:
     return True
 
 
+def read_into(fd: int, buffer: memoryview) -> int:
+    """Reads some bytes. Returns how many."""
+    data = os.read(fd, len(buffer))
+    buffer[: len(data)] = data
+    return len(data)
+
+
+def write(fd: int, data: bytes | memoryview) -> int:
+    """Writes some bytes. Returns how many."""
+    try:
+        return os.write(fd, data)
+    except OSError as error:
+        # The C library has no number of its own for a pipe whose reader has gone.
+        if error.errno == errno.EINVAL and stat.S_ISFIFO(os.fstat(fd).st_mode):
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from error
+        raise
+
+
 def url_of(fd: int) -> str:
     """The file that a descriptor leads to, for other programs: opened again, with a position of its own."""
     name = ctypes.create_unicode_buffer(_PATH_CHARACTERS)
@@ -108,7 +131,10 @@ def release(fd: int) -> None:
     """Closes what `in_memory` or `duplicate` has returned."""
     os.close(fd)
     if (path := _temporary.pop(fd, None)) is not None:
-        os.unlink(path)  # noqa: PTH108 - also while the interpreter ends
+        try:
+            os.unlink(path)  # noqa: PTH108 - also while the interpreter ends
+        except PermissionError:  # a thread or a program that is about to end has it open
+            atexit.register(Path(path).unlink, missing_ok=True)
 
 
 def status_of(path: str) -> os.stat_result:

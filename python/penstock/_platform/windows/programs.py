@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from ctypes import wintypes
-from functools import partial
+from functools import cache, partial
 from io import FileIO
 
 from penstock._platform.windows import descriptors
@@ -81,6 +81,27 @@ def read_together(pipes: Iterable[FileIO]) -> Iterator[tuple[FileIO, bytes]]:
             pending.remove(pipe)
 
 
+class _Security(ctypes.Structure):
+    """SECURITY_ATTRIBUTES"""
+
+    _fields_ = (("size", wintypes.DWORD), ("descriptor", ctypes.c_void_p), ("inherits", wintypes.BOOL))
+
+
+@cache
+def _for_owner() -> _Security:
+    """What lets only the user of this process open something: by default, everybody may read from a pipe."""
+    security = _Security(ctypes.sizeof(_Security))
+    # All rights for the owner, and no others ("Security Descriptor String Format").
+    made = ctypes.WinDLL(
+        "advapi32", use_last_error=True
+    ).ConvertStringSecurityDescriptorToSecurityDescriptorW(
+        "D:P(A;;GA;;;OW)", 1, ctypes.byref(security, _Security.descriptor.offset), None
+    )
+    if not made:
+        raise ctypes.WinError(ctypes.get_last_error())
+    return security
+
+
 def _named_pipe(access: int) -> tuple[int, str]:
     """A pipe that only this user's programs may open, once: its handle, and its name."""
     path = f"//./pipe/penstock-{os.getpid()}-{secrets.token_hex(16)}"
@@ -88,7 +109,7 @@ def _named_pipe(access: int) -> tuple[int, str]:
         path.replace("/", "\\"),
         access | FIRST_INSTANCE,
         _winapi.PIPE_WAIT | _REJECT_REMOTE,
-        *(1, _READ_BYTES, _READ_BYTES, 0, 0),
+        *(1, _READ_BYTES, _READ_BYTES, 0, ctypes.addressof(_for_owner())),
     ), path
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+#: Its number on Linux: shells report 128 more.
+READER_GONE = 13
+
 
 def begin() -> None:
     pass
@@ -15,3 +18,7 @@ def end() -> None:
 
 def wait(fd: int, use: Literal["reading", "writing"], *, is_main_thread: bool) -> None:
     """The read or the write itself waits."""
+
+
+def end_by(number: int) -> None:
+    """No signal ends a process here."""

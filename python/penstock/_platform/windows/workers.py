@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import _winapi
+import os
 import signal
 import subprocess
 import sys
@@ -37,18 +38,18 @@ class Link:
         from_it, its_sends = connection.Pipe(duplex=False)
         its_receives, to_it = connection.Pipe(duplex=False)
         with its_sends, its_receives:
-            handles = [_inheritable(end.fileno()) for end in (its_receives, its_sends)]
-            try:
-                process = subprocess.Popen(
-                    (sys.executable, "-c", code.format(", ".join(map(str, handles)))),
-                    stdin=subprocess.DEVNULL,
-                    startupinfo=subprocess.STARTUPINFO(lpAttributeList={"handle_list": handles}),
-                    # Ctrl-C is for us: we end the workers, and keep what is done.
-                    creationflags=subprocess.CREATE_NEW_PROCESS_GROUP,
-                )
-            finally:
-                for handle in handles:
-                    _winapi.CloseHandle(handle)
+            handles = [its_receives.fileno(), its_sends.fileno()]
+            for (
+                handle
+            ) in handles:  # for this program only: others that start meanwhile get a list without them
+                os.set_handle_inheritable(handle, True)
+            process = subprocess.Popen(
+                (sys.executable, "-c", code.format(", ".join(map(str, handles)))),
+                stdin=subprocess.DEVNULL,
+                startupinfo=subprocess.STARTUPINFO(lpAttributeList={"handle_list": handles}),
+                # Ctrl-C is for us: we end the workers, and keep what is done.
+                creationflags=subprocess.CREATE_NEW_PROCESS_GROUP,
+            )
         link = cls.__new__(cls)
         link._receives, link._sends = from_it, to_it
         link.send, link.receive = to_it.send, from_it.recv
@@ -64,12 +65,6 @@ class Link:
     def close(self) -> None:
         self._sends.close()
         self._receives.close()
-
-
-def _inheritable(handle: int) -> int:
-    """A duplicate of a handle, for a program that is about to start."""
-    own = _winapi.GetCurrentProcess()
-    return _winapi.DuplicateHandle(own, handle, own, 0, True, _winapi.DUPLICATE_SAME_ACCESS)
 
 
 def end_this_program() -> None:

@@ -11,6 +11,7 @@ import click
 
 from penstock._common.messages import show_name
 from penstock._native import Tee
+from penstock._platform.refusals import refuse
 from penstock.cli.names import as_standard
 from penstock.cli.opening import Endpoint, opened
 from penstock.cli.options import append_option, file_names, parsed, progress_option, seconds
@@ -47,6 +48,7 @@ def tee(
     If an OUTPUT fails or is dropped, the others still receive everything. Exit status: 0 when all is delivered to all;
     1 after any failure; 2 for wrong usage; 130 after Ctrl-C, 143 after SIGTERM.
     """
+    refuse("Tee")
     running = None
     try:
         with opened(src, outputs, append=append) as (source, ends):
