@@ -28,9 +28,9 @@ from benchmarks.harness.seccomp import NUMBERS
 from penstock import AudioDecoder, Decoder, DecoderError, FFmpegWarning, probe
 from penstock._facts.completeness import Delivered
 from penstock._facts.exact_json import pack, unpack
+from penstock._facts.file_checks import FileChecks
 from penstock._facts.info import Chapter, MediaInfo, Track
 from penstock._facts.isolation import Isolation
-from penstock._facts.questions import Questions
 from penstock._facts.source import Source
 from penstock._ffmpeg.program.child import CapturedChild, run
 from penstock._ffmpeg.program.sandbox import Sandbox, SandboxedFile
@@ -228,7 +228,7 @@ def test_frames_are_counted_from_a_start() -> None:
 @pytest.mark.parametrize("name", ["h264_ts", "cut_mkv"])
 def test_isolated_answers_match_those_of_this_process(name: str) -> None:
     media = probe(clip(name))
-    own = Questions(Track(f"file:{clip(name)}", media, media.video[0]))
+    own = FileChecks(Track(f"file:{clip(name)}", media, media.video[0]))
     isolated = Isolation(Source(clip(name)), threads=1, is_strict=True).about(media.video[0].index)
     delivered = Delivered(frames=3, last_s=0.1, longest_s=0.04)
     assert isolated.frames(0.5, 0.9) == own.frames(0.5, 0.9)

@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock._common.control_groups import whole_cpus
 from penstock._decoding.confined_engine import END, FRAME, RECORD
-from penstock._decoding.confined_frames import Shown
+from penstock._decoding.confined_frames import ConfinedTimes
 from penstock._decoding.engines import read_in_process
 from penstock._decoding.program_frames import written_packets
 from penstock._decoding.random_access import RenumberedError
@@ -62,8 +62,8 @@ class FrameCalls(Calls):
         return self.engine.plan.track.media
 
     def about(self, _: int, question: str, *arguments: Any) -> Any:
-        """The answer to one of `Questions` about the video stream."""
-        return getattr(self.engine.questions, question)(*arguments)
+        """The answer to one of `FileChecks` about the video stream."""
+        return getattr(self.engine.checks, question)(*arguments)
 
     def frames(self) -> tuple[int, str | None]:
         """Sends all frames in sequence, and then closes the pipe. Returns their number, and a warning."""
@@ -75,7 +75,7 @@ class FrameCalls(Calls):
                 count += 1
         return count, self._words(caught, self.engine.warning)
 
-    def shown(self, options: str) -> Shown:
+    def shown(self, options: str) -> ConfinedTimes:
         """When the frames are shown that `numbers` sends."""
         from penstock._decoding.decoder import Decoder  # which a sequence does not need
 
@@ -87,12 +87,12 @@ class FrameCalls(Calls):
         # Otherwise the words are about why frames are missing.
         return shown if shown.why_short is not None else replace(shown, warning=self._words(caught))
 
-    def _shown(self) -> Shown:
+    def _shown(self) -> ConfinedTimes:
         frames = self.decoder._frames()
         pts = tuple(map(int, frames.times.pts))
-        return Shown(pts, frames.times.last_duration if pts else 0, frames.why_short, None)
+        return ConfinedTimes(pts, frames.times.last_duration if pts else 0, frames.why_short, None)
 
-    def numbers(self, *numbers: int) -> Shown | None:
+    def numbers(self, *numbers: int) -> ConfinedTimes | None:
         """Sends the frames of these numbers. Returns when all are shown if the numbers stand for others now."""
         try:
             for number, frame in self.decoder._frames().decoded(numbers):
@@ -165,8 +165,8 @@ class FrameCalls(Calls):
 
     def _words(self, caught: Sequence[warnings.WarningMessage], last: str | None = None) -> str | None:
         """What is to be said of the file: what was warned of, without the file's name, and one thing more."""
-        said = [str(one.message).removeprefix(f"{self.source.path}: ") for one in caught]
-        return "; ".join([*said, *filter(None, [last])]) or None
+        messages = [str(one.message).removeprefix(f"{self.source.path}: ") for one in caught]
+        return "; ".join([*messages, *filter(None, [last])]) or None
 
 
 def main(records: int) -> None:

@@ -178,7 +178,7 @@ class Confined(ChildSession):
         self.process.wait(KILL_GRACE_S)
 
 
-class _Sequence(Confined):
+class SequenceSession(Confined):
     """Such a process that sends all frames.
 
     Args:
@@ -222,7 +222,7 @@ class _Sequence(Confined):
             raise self.isolation.failure(f"{path}: {reason}", self.process)
 
     def ask(self, question: str, kind: type[T], *arguments: object) -> T:
-        """The answer to one of `Questions`, by this process as long as it sends no frames."""
+        """The answer to one of `FileChecks`, by this process as long as it sends no frames."""
         about = self.plan.track.video.index, question, *arguments
         with self._lock:
             if self.is_closed or self._reader is not None:
@@ -249,17 +249,17 @@ class _Sequence(Confined):
         )
 
 
-class _Run(ChildRun[_Sequence]):
+class SequenceRun(ChildRun[SequenceSession]):
     """The frames of such a process, as a `Sequence` gives those of a file."""
 
     how = "in a process of its own"
 
-    def __init__(self, opened: Source, session: _Sequence) -> None:
+    def __init__(self, opened: Source, session: SequenceSession) -> None:
         super().__init__(opened)
         self._made = session
         self.session  # noqa: B018 - starts it
 
-    def _make_session(self) -> _Sequence:
+    def _make_session(self) -> SequenceSession:
         return self._made
 
     def advance(self) -> SequenceFrame:
@@ -269,19 +269,19 @@ class _Run(ChildRun[_Sequence]):
         self._count += 1
         return SequenceFrame(*frame)
 
-    def _judged(self, run: _Sequence) -> str | None:
+    def _judged(self, run: SequenceSession) -> str | None:
         return run.finish()
 
 
 class ConfinedEngine(FramesFromChild):
     """Decodes frames in sequence in such a process."""
 
-    def __init__(self, opened: Source, session: _Sequence) -> None:
-        run, isolation = _Run(opened, session), session.isolation
-        questions = isolation.about(session.plan.track.video.index, session.ask)
+    def __init__(self, opened: Source, session: SequenceSession) -> None:
+        run, isolation = SequenceRun(opened, session), session.isolation
+        checks = isolation.about(session.plan.track.video.index, session.ask)
         reason = "isolated=True: libav reads in a sandboxed process"
         facts = DecoderEngine("libav", reason, isolation.unconfined)
-        super().__init__(session.plan, run, questions, facts, NoPixels(session.frame_bytes))
+        super().__init__(session.plan, run, checks, facts, NoPixels(session.frame_bytes))
         self._session = session
 
     @property
@@ -308,4 +308,4 @@ def read_confined(
     opened: Source, options: DecodeOptions, choose: Callable[[MediaInfo], VideoInfo]
 ) -> ConfinedEngine:
     """Reads a file by libav in a process that confines itself."""
-    return ConfinedEngine(opened, _Sequence(isolation_of(opened, options), options, choose))
+    return ConfinedEngine(opened, SequenceSession(isolation_of(opened, options), options, choose))

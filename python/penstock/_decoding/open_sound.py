@@ -14,10 +14,12 @@ from av.error import FFmpegError as LibavError
 
 from penstock._decoding.open_video import MOST_THREADS, NO_LENGTH, is_end_of_answer, keep_in_child
 from penstock._decoding.session import numbered_stream
-from penstock._facts.completeness import SoundEnd, first_of_flac, has_damaged_page, why_sound_ends_early
+from penstock._facts.beginnings import read_beginnings
+from penstock._facts.completeness import SoundEnd, why_sound_ends_early
+from penstock._facts.container_bytes import first_of_flac, has_damaged_page
 from penstock._facts.info import check_decodable, without_decoder
 from penstock._facts.opening import decode, demux, open_media
-from penstock._facts.probing import info_of, read_beginnings
+from penstock._facts.probing import info_of
 from penstock._ffmpeg.command import endpoints
 from penstock._formats import codecs, containers
 from penstock._formats.containers import Container

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from av.audio.frame import AudioFrame
 
-    from penstock._facts.index import Packets
+    from penstock._facts.index import PacketTable
 
 #: Chosen: samples of each channel in a block, 0.3 s of most sounds. The last block, and the last of silence, may have
 #: fewer.
@@ -199,7 +199,7 @@ class PlacedSound:
         return 0, 0, self._sound.frames()
 
     @cached_property
-    def _listed(self) -> Packets | None:
+    def _listed(self) -> PacketTable | None:
         """All packets where libav guesses times behind a seek, as in Ogg; None elsewhere, and of a large file."""
         chosen = self._chosen
         container, identity = chosen.media.container, endpoints.identity(chosen.opened.url)

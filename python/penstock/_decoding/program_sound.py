@@ -16,7 +16,7 @@ from penstock._decoding.placed_sound import PlacedSound
 from penstock._decoding.program_frames import ProgramOutput, writing_arguments
 from penstock._decoding.session import DecodeSession, FFmpegRun
 from penstock._decoding.sound_engine import SoundEngine
-from penstock._facts.completeness import INDEX_IS_LAST, End, has_sound, why_sound_incomplete
+from penstock._facts.completeness import INDEX_IS_LAST, EndOfFile, has_sound, why_sound_incomplete
 from penstock._facts.seeking import audio_arguments
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import format_seconds, option_arguments, read_arguments
@@ -116,15 +116,15 @@ class SoundRun(FFmpegRun):
     def _fail(self, reason: str) -> None:
         raise self.session.failure(f"{self._opened.path}: {reason}", self._count, _NEWER)
 
-    def _end_of(self, run: DecodeSession) -> End:
+    def _end_of(self, run: DecodeSession) -> EndOfFile:
         if not self._count and not self.has_enough and has_sound(*self._place, self._from_s, self._until_s):
             if self._opened.single_pass is not None and self.chosen.container.has_boxes:
                 raise self.session.failure(f"{self._opened.path}: {INDEX_IS_LAST}", 0)
             self._fail(f"this FFmpeg decodes nothing of the audio, which is {self._place[2].codec}")
         return super()._end_of(run)
 
-    def _end_of_file(self, run: DecodeSession) -> End:
-        return End(None if self._until_s is not None else why_sound_incomplete(*self._place))
+    def _end_of_file(self, run: DecodeSession) -> EndOfFile:
+        return EndOfFile(None if self._until_s is not None else why_sound_incomplete(*self._place))
 
 
 class _Placed(PlacedSound):
