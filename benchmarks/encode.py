@@ -38,7 +38,7 @@ from benchmarks.harness.options import FRAMES, SIZE, by_name
 from benchmarks.harness.results import Group, Measure, Row, Run
 from benchmarks.harness.senders import Sender, feed
 from penstock import Encoder
-from penstock._ffmpeg.command.settings import with_knobs
+from penstock._ffmpeg.command.settings import with_overrides
 from penstock.video import Colors, EncoderSettings
 
 CODEC = "libx264"
@@ -274,7 +274,7 @@ def our_encoder(
         preset=preset,
         output_pixel_format=OUTPUT_PIXEL_FORMAT,
         colors=COLORS,
-        settings=with_knobs(EncoderSettings(ffmpeg=ffmpeg), convert=convert),
+        settings=with_overrides(EncoderSettings(ffmpeg=ffmpeg), convert=convert),
         **more,
     )
 

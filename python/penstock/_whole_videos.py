@@ -52,7 +52,7 @@ def write_video(
     frames: Iterable[FrameData],
     fps: int | float | Fraction | None,
     *,
-    progress: bool | Callable[[EncoderStats], object] | None = None,
+    progress: bool | int | Callable[[EncoderStats], object] | None = None,
     size: tuple[int, int] | None = None,
     pixel_format: str = "rgb24",
     value_range: tuple[float, float] | None = None,

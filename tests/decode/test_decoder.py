@@ -29,7 +29,7 @@ from benchmarks.harness.accounts import children
 from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, Encoder, FFmpegWarning
 from penstock._decoding.pixels import Pixels
 from penstock._decoding.session import DecodeSession
-from penstock._ffmpeg.command.settings import with_knobs
+from penstock._ffmpeg.command.settings import with_overrides
 from penstock.video import Colors, DecoderSettings, find_ffmpeg
 
 pytestmark = pytest.mark.filterwarnings(
@@ -108,7 +108,7 @@ def test_rgb_matches_ffmpeg(name: str) -> None:
 def test_native_conversion_matches_an_exact_ffmpeg(name: str, pixel_format: str) -> None:
     path = clip(name)
     with Decoder(
-        path, pixel_format=pixel_format, settings=with_knobs(DecoderSettings(), convert="native")
+        path, pixel_format=pixel_format, settings=with_overrides(DecoderSettings(), convert="native")
     ) as decoder:
         assert decoder.converted_by == "penstock"
         # Gray is the luma, which FFmpeg 9 takes from RGB by BT.601.
@@ -134,10 +134,10 @@ def test_noise_matches_ffmpeg(chroma: str, matrix: str, color_range: str, tmp_pa
 @pytest.mark.parametrize("name", DEEP)
 def test_native_conversion_of_10_bits_matches_an_exact_ffmpeg(name: str) -> None:
     path = clip(name)
-    with Decoder(path, settings=with_knobs(DecoderSettings(), convert="native")) as decoder:
+    with Decoder(path, settings=with_overrides(DecoderSettings(), convert="native")) as decoder:
         assert furthest(list(decoder), raw(path, decoder, *EXACT)) <= 1
     with Decoder(
-        path, pixel_format="rgb48le", settings=with_knobs(DecoderSettings(), convert="native")
+        path, pixel_format="rgb48le", settings=with_overrides(DecoderSettings(), convert="native")
     ) as decoder:
         assert decoder.dtype == "<u2"
         # FFmpeg's own arithmetic has no more than a unit of 8 bits here.
@@ -190,7 +190,7 @@ def test_a_scaled_picture_has_the_colors_of_the_file(tmp_path: Path, program: st
 def test_rgb_of_16_bits_has_smooth_chroma(name: str) -> None:
     def distance(convert: Any) -> float:
         with Decoder(
-            clip(name), pixel_format="rgb48le", settings=with_knobs(DecoderSettings(), convert=convert)
+            clip(name), pixel_format="rgb48le", settings=with_overrides(DecoderSettings(), convert=convert)
         ) as decoder:
             frames = np.array(list(decoder), float)
             flags = ("-sws_flags", "bicubic+accurate_rnd+full_chroma_int")
@@ -215,7 +215,7 @@ def test_rgb_of_16_bits_has_smooth_chroma(name: str) -> None:
 def test_ffmpeg_conversion_matches_ffmpeg_exactly(name: str, pixel_format: str) -> None:
     path = clip(name)
     with Decoder(
-        path, pixel_format=pixel_format, settings=with_knobs(DecoderSettings(), convert="ffmpeg")
+        path, pixel_format=pixel_format, settings=with_overrides(DecoderSettings(), convert="ffmpeg")
     ) as decoder:
         frames = list(decoder)
         assert np.array_equal(np.stack(frames), raw(path, decoder))
@@ -272,7 +272,7 @@ def test_full_range_yuv_is_not_passed_off_as_limited(tmp_path: Path, program: st
         assert furthest(frames, limited) <= 2
         assert all(frame.reshape(-1)[: 64 * 48].min() >= 14 for frame in frames)
     with pytest.raises(ValueError):
-        Decoder(path, pixel_format="yuv420p", settings=with_knobs(DecoderSettings(), convert="native"))
+        Decoder(path, pixel_format="yuv420p", settings=with_overrides(DecoderSettings(), convert="native"))
 
 
 @pytest.mark.parametrize(
@@ -413,7 +413,7 @@ def test_tags_that_change_in_the_middle_are_followed(
             "-f", "lavfi", "-i", f"{picture}:out_range={tag},format=yuv420p", "-c:v", "libx264", *tagged, half
         )
     path.write_bytes(b"".join(half.read_bytes() for half in halves))
-    settings = with_knobs(DecoderSettings(), convert=convert)
+    settings = with_overrides(DecoderSettings(), convert=convert)
     with Decoder(path, settings=settings, conceal_errors=True) as decoder:
         frames = list(decoder)
         assert len(frames) == 30 and decoder.converted_by == ("penstock" if convert == "native" else "ffmpeg")
@@ -605,7 +605,7 @@ def test_colors_can_be_given_if_the_file_does_not_state_them() -> None:
             count=1,
             color_matrix="bt709",
             color_range="full",
-            settings=with_knobs(DecoderSettings(), convert=convert),
+            settings=with_overrides(DecoderSettings(), convert=convert),
         ) as decoder:
             (frames[convert],) = decoder
     assert np.abs(frames["native"].astype(int) - as_bt601).max() > 10

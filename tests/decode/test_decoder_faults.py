@@ -29,7 +29,7 @@ from penstock import ClosedError, Decoder, DecoderError, StalledError
 from penstock._decoding.open_video import OpenVideo
 from penstock._decoding.pixels import Pixels
 from penstock._decoding.sequence import Sequence
-from penstock._ffmpeg.command.settings import with_knobs
+from penstock._ffmpeg.command.settings import with_overrides
 from penstock.cpu import ThreadPolicy
 from penstock.video import DecoderSettings, find_ffmpeg
 
@@ -187,7 +187,7 @@ def test_percent_sign_in_a_picture_name_is_not_a_pattern(name: str, tmp_path: Pa
         ({"stream": 1}, ValueError, "1 video stream"),
         ({"stream": -1}, ValueError, "1 video stream"),
         (
-            {"pixel_format": "yuv444p", "settings": with_knobs(DecoderSettings(), convert="native")},
+            {"pixel_format": "yuv444p", "settings": with_overrides(DecoderSettings(), convert="native")},
             ValueError,
             "convert",
         ),

@@ -13,7 +13,7 @@ from support.engines import engine as engine
 from support.media import ffmpeg as run_ffmpeg
 
 from penstock import Decoder, FFmpegWarning
-from penstock._ffmpeg.command.settings import with_knobs
+from penstock._ffmpeg.command.settings import with_overrides
 from penstock.video import DecoderSettings
 
 WIDTH, HEIGHT = 66, 50
@@ -222,7 +222,7 @@ def test_planar_rgb_of_yuv_matches_the_frame_by_index(tmp_path: Path, stored: st
 def test_16_bit_rgb_by_ffmpeg_matches_the_frame_by_index(tmp_path: Path, pixel_format: str) -> None:
     path = ffv1(tmp_path, "yuv422p")
     assert (
-        far(path, pixel_format=pixel_format, settings=with_knobs(DecoderSettings(), convert="ffmpeg"))
+        far(path, pixel_format=pixel_format, settings=with_overrides(DecoderSettings(), convert="ffmpeg"))
         <= 2 * 257
     )
 

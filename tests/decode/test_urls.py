@@ -278,6 +278,21 @@ def test_url_of_a_file_with_audio_that_ends_a_third_early_says_so(ending: str, t
                 list(decoder)
 
 
+@pytest.mark.parametrize("rate", [1, 30])
+def test_url_of_a_file_without_audio_that_ends_early_says_so(rate: int, tmp_path: Path) -> None:
+    """All bytes that the server has came, and what is missing is less than what a trimmed file lacks."""
+    path = tmp_path / "a.mkv"
+    ffmpeg("-f", "lavfi", "-i", f"testsrc2=s=64x48:r={rate}:d=6", "-g", "1", "-c:v", "mpeg4", path)
+    data = path.read_bytes()
+    for part, cut in ((data, False), (data[: len(data) * 3 // 4], True)):
+        with http_server(part) as server, warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", FFmpegWarning)
+            server.is_chunked = True
+            with Decoder(server.url) as decoder:
+                list(decoder)
+        assert ["cut" in str(one.message) for one in told if one.category is FFmpegWarning] == [True] * cut
+
+
 def test_the_end_of_a_connection_without_a_length_is_an_end_and_warns() -> None:
     with http_server(clip("h264_ts").read_bytes()) as server:
         server.has_length = False

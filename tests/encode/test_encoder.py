@@ -50,7 +50,7 @@ from penstock import (
     StalledError,
 )
 from penstock._ffmpeg.command.pixel_formats import frame_layout
-from penstock._ffmpeg.command.settings import with_knobs
+from penstock._ffmpeg.command.settings import with_overrides
 from penstock._formats.pixel_formats import PIXEL_FORMATS
 from penstock.video import AudioTrack, EncodeReport, EncoderSettings, EncoderStats, find_ffmpeg
 
@@ -130,7 +130,7 @@ def test_every_transport_delivers_every_byte(tmp_path: Path, mode: str) -> None:
     output = tmp_path / "video.rgb"
     raw = {"codec": "rawvideo", "output_pixel_format": "rgb24", "options": {"f": "rawvideo"}}
     with Encoder(
-        output, size=size, fps=30, settings=with_knobs(EncoderSettings(), mode=mode), **raw
+        output, size=size, fps=30, settings=with_overrides(EncoderSettings(), mode=mode), **raw
     ) as encoder:
         for frame in frames:
             encoder.write(frame)
@@ -283,7 +283,7 @@ def test_a_moderngl_buffer_may_be_read_into_again_at_once(tmp_path: Path, handle
             {
                 "pixel_format": "yuv420p",
                 "output_pixel_format": "yuv444p",
-                "settings": with_knobs(EncoderSettings(), convert="native"),
+                "settings": with_overrides(EncoderSettings(), convert="native"),
             },
             ValueError,
             "native",
@@ -502,7 +502,9 @@ def test_ffmpegs_own_words_come_with_the_error(
     with (
         pytest.raises(EncoderError) as caught,
         make(
-            tmp_path / "v.mp4", settings=with_knobs(EncoderSettings(ffmpeg=ffmpeg), rehearse=False), **options
+            tmp_path / "v.mp4",
+            settings=with_overrides(EncoderSettings(ffmpeg=ffmpeg), rehearse=False),
+            **options,
         ) as encoder,
     ):
         submit(encoder, MANY)
@@ -647,7 +649,9 @@ def test_abort_ends_ffmpeg_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", MODES[1::2])
 def test_abort_ends_a_stuck_ffmpeg(tmp_path: Path, mode: str) -> None:
-    encoder = make(tmp_path / "video.mp4", settings=with_knobs(EncoderSettings(queue_items=MANY), mode=mode))
+    encoder = make(
+        tmp_path / "video.mp4", settings=with_overrides(EncoderSettings(queue_items=MANY), mode=mode)
+    )
     with stopped(encoder) as pid:
         submit(encoder, MANY)
         encoder.abort()
@@ -656,7 +660,7 @@ def test_abort_ends_a_stuck_ffmpeg(tmp_path: Path, mode: str) -> None:
 
 def test_a_close_that_waits_for_ffmpegs_end_can_time_out(tmp_path: Path) -> None:
     # Few enough frames for the pipe: all of them are delivered by a copying transport, and FFmpeg never ends.
-    encoder = make(tmp_path / "video.mp4", settings=with_knobs(EncoderSettings(), mode="write"))
+    encoder = make(tmp_path / "video.mp4", settings=with_overrides(EncoderSettings(), mode="write"))
     with stopped(encoder):
         submit(encoder, 3)
         with pytest.raises(StalledError):
@@ -783,7 +787,7 @@ def interrupted_after(seconds: float) -> Iterator[None]:
 @pytest.mark.parametrize("where", ["write", "close", "wait for the end"])
 def test_ctrl_c_wakes_a_waiting_encoder(tmp_path: Path, where: str) -> None:
     encoder = make(
-        tmp_path / "video.mp4", settings=with_knobs(EncoderSettings(queue_items=MANY), mode="write")
+        tmp_path / "video.mp4", settings=with_overrides(EncoderSettings(queue_items=MANY), mode="write")
     )
     with stopped(encoder):
         if where == "write":
@@ -914,11 +918,11 @@ def test_interpreter_exit_waits_for_an_ffmpeg_that_works_but_reads_nothing(tmp_p
     """Its pipe stands still for longer than a stalled reader is waited for, and nothing is lost."""
     script = """if True:
         import sys, penstock
-        from penstock._ffmpeg.command.settings import with_knobs
+        from penstock._ffmpeg.command.settings import with_overrides
         from penstock.video import EncoderSettings
         penstock._common.exits.STALL_S = 0.1
         options = {"vf": "nlmeans=s=10:r=41", "filter_threads": 1}
-        settings = with_knobs(EncoderSettings(), capacity_bytes=1 << 16)
+        settings = with_overrides(EncoderSettings(), capacity_bytes=1 << 16)
         encoder = penstock.Encoder(sys.argv[1], size=(480, 270), fps=30, options=options, settings=settings)
         for _ in range(4):
             encoder.write(bytes(480 * 270 * 3))

@@ -19,7 +19,7 @@ from support.cases import a_few
 
 from penstock import Decoder, Encoder, FanOut, FFmpegWarning, Writer, map_video
 from penstock._encoding.frame_check import frame_buffer
-from penstock._encoding.frame_form import FrameForm
+from penstock._encoding.input_layout import InputLayout
 from penstock._ffmpeg.command.pixel_formats import frame_layout
 from penstock.rendering import plan
 
@@ -206,9 +206,9 @@ FORMS: list[tuple[dict[str, Any], Any, str]] = [
 
 @pytest.mark.parametrize(("form", "frame", "words"), FORMS)
 def test_frame_of_another_form_is_refused_with_advice(form: dict[str, Any], frame: Any, words: str) -> None:
-    given_form = FrameForm.of("rgb24", form.get("value_range"), form.get("channels_first", False))
+    given_form = InputLayout.of("rgb24", form.get("value_range"), form.get("channels_first", False))
     with pytest.raises(ValueError, match=words):
-        frame_buffer(frame, frame_layout("rgb24", W, H), form=given_form)
+        frame_buffer(frame, frame_layout("rgb24", W, H), input_layout=given_form)
 
 
 @given(
@@ -229,14 +229,14 @@ def test_a_frame_of_another_form_is_taken_exactly_or_refused(
     assume(value_range or channels_first)
     pixel_format, count = channels
     layout = frame_layout(pixel_format, 4, 3)
-    form = FrameForm.of(pixel_format, value_range, channels_first)
+    form = InputLayout.of(pixel_format, value_range, channels_first)
     frame = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
     wanted = (count, 3, 4) if channels_first else (3, 4, count)
     dtypes = ("f2", "f4", "f8") if value_range else (layout.dtype,)
     is_frame = [n for n in shape if n != 1] == [n for n in wanted if n != 1]
     is_frame = is_frame and frame.dtype in map(np.dtype, dtypes)
     try:
-        rows_first = frame_buffer(frame, layout, form=form)
+        rows_first = frame_buffer(frame, layout, input_layout=form)
     except ValueError:
         assert not is_frame
     else:

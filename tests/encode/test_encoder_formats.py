@@ -14,7 +14,7 @@ import pytest
 from support.cases import a_few, eventually, needs
 
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning, probe
-from penstock._ffmpeg.command.settings import with_knobs
+from penstock._ffmpeg.command.settings import with_overrides
 from penstock._ffmpeg.program import capabilities
 from penstock.rendering import plan
 from penstock.video import EncoderSettings
@@ -250,7 +250,7 @@ def test_webp_frame_replaces_the_frame_before(
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"output_pixel_format": "ffmpeg"}, {"settings": with_knobs(EncoderSettings(), convert="ffmpeg")}],
+    [{"output_pixel_format": "ffmpeg"}, {"settings": with_overrides(EncoderSettings(), convert="ffmpeg")}],
 )
 def test_frames_of_a_webp_are_not_blended_whatever_the_pixel_format(
     tmp_path: Path, arguments: dict[str, Any]

@@ -27,12 +27,12 @@ from support.this_process import are_asleep
 
 from benchmarks.harness.accounts import children
 from penstock import ClosedError, Decoder, Encoder, EncoderError, StalledError, probe
-from penstock._encoding import encoder as encoder_module
+from penstock._encoding import encoder_base
 from penstock._encoding.frame_check import frame_buffer, frame_size
 from penstock._encoding.plan import EncodePlan, plan
 from penstock._encoding.request import Request
 from penstock._ffmpeg.command.pixel_formats import frame_layout
-from penstock._ffmpeg.command.settings import with_knobs
+from penstock._ffmpeg.command.settings import with_overrides
 from penstock.video import AudioTrack, EncoderSettings, EncoderStats
 
 WIDTH, HEIGHT = SIZE
@@ -268,7 +268,7 @@ def test_encoder_can_be_ended_while_another_thread_writes_the_first_frame(
     tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = make(tmp_path / "v.mp4", size=None)
-    working, begun, go_on = encoder_module.working_plan, threading.Event(), threading.Event()
+    working, begun, go_on = encoder_base.working_plan, threading.Event(), threading.Event()
 
     def planned(*arguments: Any, **named: Any) -> EncodePlan:
         begun.set()
@@ -284,7 +284,7 @@ def test_encoder_can_be_ended_while_another_thread_writes_the_first_frame(
         thread.start()
         return thread
 
-    monkeypatch.setattr(encoder_module, "working_plan", planned)
+    monkeypatch.setattr(encoder_base, "working_plan", planned)
     writing = ended(lambda: encoder.write(painted(0)))
     assert begun.wait(PATIENCE_S)
     ending = ended(getattr(encoder, end))
@@ -323,10 +323,10 @@ def test_forked_child_gets_a_closed_encoder_if_no_frame_was_written(tmp_path: Pa
     "options",
     [
         EXACT,
-        EXACT | {"settings": with_knobs(EncoderSettings(), mode="write")},
-        EXACT | {"settings": with_knobs(EncoderSettings(), mode="staged")},
+        EXACT | {"settings": with_overrides(EncoderSettings(), mode="write")},
+        EXACT | {"settings": with_overrides(EncoderSettings(), mode="staged")},
         EXACT | {"vflip": True},
-        EXACT | {"settings": with_knobs(EncoderSettings(), convert="ffmpeg")},
+        EXACT | {"settings": with_overrides(EncoderSettings(), convert="ffmpeg")},
     ],
     ids=["auto", "write", "staged", "turned over by us", "left to FFmpeg"],
 )

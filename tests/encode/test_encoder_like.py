@@ -35,7 +35,7 @@ from penstock import (
     probe,
 )
 from penstock._ffmpeg.command.colors import holds_hdr_metadata
-from penstock._ffmpeg.command.settings import with_knobs
+from penstock._ffmpeg.command.settings import with_overrides
 from penstock.video import AudioFile, Colors, ContentLight, EncoderSettings, MasteringDisplay
 
 TIMES_S = [0.0, 0.1, 0.15, 0.5, 0.52, 1.7, 1.8, 4.0]
@@ -208,7 +208,7 @@ def test_warning_says_how_far_frames_move_if_the_container_has_no_times(tmp_path
 
 def test_frame_that_timed_out_can_be_written_again(tmp_path: Path) -> None:
     source = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=25:duration=2")
-    settings = with_knobs(EncoderSettings(queue_items=1), capacity_bytes=4096)
+    settings = with_overrides(EncoderSettings(queue_items=1), capacity_bytes=4096)
     with Decoder(source) as frames, Encoder.like(frames, tmp_path / "b.mp4", settings=settings) as encoder:
         os.kill(encoder.pid, signal.SIGSTOP)
         refused = 0

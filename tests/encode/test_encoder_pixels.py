@@ -16,13 +16,13 @@ from support.media import COLORS, decode, described, make, needs_ffprobe, pictur
 from penstock import Decoder
 from penstock._encoding.plan import plan
 from penstock._encoding.request import Request
-from penstock._ffmpeg.command.settings import with_knobs
+from penstock._ffmpeg.command.settings import with_overrides
 from penstock.video import Colors, DecoderSettings, EncoderSettings
 
 LOSSLESS = {"codec": "ffv1", "options": {"f": "matroska"}}
 RAW = {"codec": "rawvideo", "options": {"f": "rawvideo"}}
 YUV = {"output_pixel_format": "yuv420p"}
-BY = {name: {"settings": with_knobs(EncoderSettings(), convert=name)} for name in ("native", "ffmpeg")}
+BY = {name: {"settings": with_overrides(EncoderSettings(), convert=name)} for name in ("native", "ffmpeg")}
 SIZE = (64, 48)
 MATRICES = {"bt601": (0.299, 0.114), "bt709": (0.2126, 0.0722), "bt2020": (0.2627, 0.0593)}
 # FFmpeg's names of the matrix in the file.

@@ -30,7 +30,7 @@ from support.renders import mapped
 import penstock
 from benchmarks.harness.accounts import children
 from penstock import AudioDecoder, Encoder, probe
-from penstock._ffmpeg.command.settings import with_knobs
+from penstock._ffmpeg.command.settings import with_overrides
 from penstock.errors import ClosedError, DecoderError, EncoderError, FFmpegWarning, StalledError
 from penstock.video import AudioFile, AudioTrack, DecoderSettings, EncoderSettings, find_ffmpeg
 
@@ -805,7 +805,7 @@ def test_abort_ends_the_reading_of_files(tmp_path: Path) -> None:
 
 def test_stalled_ffmpeg_raises_and_no_sample_is_torn(tmp_path: Path) -> None:
     samples = np.arange(1_000_000, dtype=np.int32)[:, np.newaxis]
-    settings = with_knobs(EncoderSettings(stall_timeout=None), queue_bytes=1 << 16)
+    settings = with_overrides(EncoderSettings(stall_timeout=None), queue_bytes=1 << 16)
     sound = AudioTrack(SAMPLE_RATE, 1, "int32", codec=PLAIN["int32"])
     with beside_a_picture(tmp_path / "a.mkv", sound, settings=settings) as encoder:
         os.kill(encoder.pid, signal.SIGSTOP)

@@ -19,7 +19,7 @@ from support.streams import ReaderThread, read_exactly
 
 import penstock
 from penstock import Decoder, Encoder, FanOut, Writer
-from penstock._ffmpeg.command.settings import with_knobs
+from penstock._ffmpeg.command.settings import with_overrides
 from penstock.video import DroppedFrame, EncoderSettings
 
 FRAME_BYTES = SIZE[0] * SIZE[1] * 3
@@ -102,7 +102,7 @@ def test_each_encoder_writes_the_same_file_as_it_would_alone(tmp_path: Path) -> 
         "f.mkv": {
             "codec": "ffv1",
             "output_pixel_format": "yuv420p",
-            "settings": with_knobs(EncoderSettings(), convert="ffmpeg"),
+            "settings": with_overrides(EncoderSettings(), convert="ffmpeg"),
         },
     }
     frames = [frame[:, ::-1] for frame in noise(12)]  # not contiguous
@@ -253,7 +253,7 @@ def test_output_that_takes_nothing_times_out_and_no_output_gets_the_frame(tmp_pa
 
 
 def test_stalled_ffmpeg_fails_only_its_own_output(tmp_path: Path) -> None:
-    settings = with_knobs(EncoderSettings(stall_timeout=0.5, queue_items=2), capacity_bytes=4096)
+    settings = with_overrides(EncoderSettings(stall_timeout=0.5, queue_items=2), capacity_bytes=4096)
     frames = noise(30)
     stuck, archive = make(tmp_path / "stuck.mkv", settings=settings), lossless(tmp_path / "a.mkv")
     fan_out = FanOut([stuck, archive])
@@ -297,7 +297,7 @@ def go_on(encoder: Encoder) -> None:
     os.kill(encoder.pid, signal.SIGCONT)
 
 
-SHORT = with_knobs(EncoderSettings(queue_items=2), capacity_bytes=4096)
+SHORT = with_overrides(EncoderSettings(queue_items=2), capacity_bytes=4096)
 
 
 def test_rows_for_the_frames_that_were_taken_agree_with_the_file(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from penstock._encoding.output_pixel_format import output_format
 from penstock._encoding.plan import plan
 from penstock._encoding.request import Request
 from penstock._ffmpeg.command.pixel_formats import frame_layout
-from penstock._ffmpeg.command.settings import with_knobs
+from penstock._ffmpeg.command.settings import with_overrides
 from penstock._ffmpeg.program import capabilities
 from penstock._formats import encoders
 from penstock._formats.pixel_formats import pixel_format_of
@@ -75,7 +75,7 @@ def encoded(
         fps=30,
         pixel_format=pixel_format,
         codec=codec,
-        settings=with_knobs(EncoderSettings(ffmpeg=ffmpeg), convert=convert),
+        settings=with_overrides(EncoderSettings(ffmpeg=ffmpeg), convert=convert),
         **settings,
     ) as encoder:
         for _ in range(3):

@@ -16,7 +16,7 @@ from support.command_line import run
 from support.light import hlg_from_nits, pq_from_nits
 
 from penstock import Decoder, Encoder, FFmpegWarning, probe
-from penstock._ffmpeg.command.settings import with_knobs
+from penstock._ffmpeg.command.settings import with_overrides
 from penstock._ffmpeg.program import capabilities
 from penstock.video import (
     Colors,
@@ -99,7 +99,7 @@ def test_samples_and_tags_come_back(tmp_path: Path, codec: str, transfer: str, p
         assert told.luminance == pytest.approx((0.005, 1000), rel=0.01)
 
     # FFmpeg's conversion makes YUV by 1/256 too bright, and RGB by 1/256 too dark. The native one is exact.
-    settings = with_knobs(DecoderSettings(), convert="auto" if is_float else "native")
+    settings = with_overrides(DecoderSettings(), convert="auto" if is_float else "native")
     with Decoder(tmp_path / name, pixel_format=pixel_format, settings=settings) as decoder:
         got = [one.planes for one in decoder]
     if is_float:

@@ -20,7 +20,7 @@ from support.processes import run_script
 
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
 from penstock._ffmpeg.command.pixel_formats import FrameLayout, frame_layout
-from penstock._ffmpeg.command.settings import with_knobs
+from penstock._ffmpeg.command.settings import with_overrides
 from penstock._ffmpeg.program import capabilities
 from penstock._formats.pixel_formats import is_gray
 from penstock.errors import DecoderError
@@ -142,7 +142,9 @@ ASKED = {
     "codec": st.sampled_from([*CONTAINERS_OF_CODECS]),
     "size": st.tuples(st.integers(8, 40), st.integers(8, 40)),
     "pixel_format": st.sampled_from(["rgb24", "bgr24", "rgb0", "rgb48", "gray"]),
-    "settings": st.sampled_from([with_knobs(EncoderSettings(), convert=name) for name in ("auto", "ffmpeg")]),
+    "settings": st.sampled_from(
+        [with_overrides(EncoderSettings(), convert=name) for name in ("auto", "ffmpeg")]
+    ),
     "colors": st.builds(
         Colors,
         st.sampled_from(["auto", "bt601", "bt709", "bt2020"]),
@@ -264,7 +266,7 @@ def test_file_that_changes_after_ffmpeg_reported_its_end_is_read_again(tmp_path:
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
 def test_frames_dropped_by_a_bitstream_filter_are_reported(tmp_path: Path) -> None:
     program = ffmpegs()[0]
-    settings = with_knobs(EncoderSettings(ffmpeg=program), rehearse=False)
+    settings = with_overrides(EncoderSettings(ffmpeg=program), rehearse=False)
     given = {"settings": settings, "options": {"bsf:v": r"noise=drop=not(mod(n\,3))"}}
     if capabilities.version(program).startswith("5."):
         told = encoded(tmp_path / "v.mp4", **given)

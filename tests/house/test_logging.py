@@ -247,8 +247,8 @@ def test_frames_lost_by_an_unclosed_encoder_are_logged_and_reported(why: str, tm
     code = f"""
     import logging
     logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(name)s %(message)s")
-    from penstock._ffmpeg.command.settings import with_knobs
-    unrehearsed = with_knobs(penstock.video.EncoderSettings(), rehearse=False)
+    from penstock._ffmpeg.command.settings import with_overrides
+    unrehearsed = with_overrides(penstock.video.EncoderSettings(), rehearse=False)
     encoder = penstock.Encoder(sys.argv[1], size=(64, 48), fps=30, {options})
     if {why == "is stuck"}:
         os.kill(encoder.pid, signal.SIGSTOP)

@@ -43,6 +43,7 @@ def test_scene_that_raises_ends_the_render_and_the_next_call_continues(tmp_path:
     assert "now_and_then, frame 29: ValueError: no such star" in message
     assert "failed 3 times" in message and f"{__file__}:" in message
     assert "Traceback" in notes and "raise ValueError" in notes and "chunks are kept in" in notes
+    assert "written before" not in notes  # of the chunk at work, whose file is gone
     assert failed.value.attempts == 3 and failed.value.frames is not None and 29 in failed.value.frames
     assert Counter(path.name.partition("-")[0] for path in drawn.iterdir())["29"] == 3
     kept = chunks(tmp_path)

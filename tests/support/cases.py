@@ -13,7 +13,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from penstock._ffmpeg.command.settings import with_knobs
+from penstock._ffmpeg.command.settings import with_overrides
 from penstock._ffmpeg.program import capabilities
 from penstock.video import EncoderSettings
 
@@ -26,7 +26,7 @@ def examples(thorough: int) -> hypothesis.settings:
     return hypothesis.settings(max_examples=thorough if IS_THOROUGH else max(10, thorough // 5))
 
 
-UNREHEARSED = with_knobs(EncoderSettings(), rehearse=False)
+UNREHEARSED = with_overrides(EncoderSettings(), rehearse=False)
 """Settings for encoders whose FFmpeg is to fail while it runs."""
 
 

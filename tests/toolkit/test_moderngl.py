@@ -18,7 +18,7 @@ from support.streams import ReaderThread, noise
 
 import penstock
 from penstock import _native
-from penstock._ffmpeg.command.settings import with_knobs
+from penstock._ffmpeg.command.settings import with_overrides
 from penstock._native import _copy
 from penstock.gl import _PixelBuffer
 from penstock.video import EncoderSettings
@@ -173,7 +173,7 @@ def test_a_framebuffer_is_read_into_a_leased_frame(
         size=size,
         fps=30,
         vflip=True,
-        settings=with_knobs(EncoderSettings(), convert=convert),
+        settings=with_overrides(EncoderSettings(), convert=convert),
         **lossless,
     ) as encoder:
         for _ in range(10):

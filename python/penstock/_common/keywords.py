@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
+from penstock._common.messages import plural
+
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
@@ -41,8 +43,8 @@ def explains(by_name: str, **remedies: str) -> Callable[[Callable[Given, Result]
         def explained(*args: Given.args, **kwargs: Given.kwargs) -> Result:
             if len(args) > code.co_argcount:
                 raise TypeError(
-                    f"{function.__qualname__}() has {code.co_argcount - own} positional argument at most, not "
-                    f"{len(args) - own}. Pass {by_name}"
+                    f"{function.__qualname__}() has {plural(code.co_argcount - own, 'positional argument')} at most, "
+                    f"not {len(args) - own}. Pass {by_name}"
                 )
             for name in kwargs:
                 if name not in names and (remedy := _remedy(name, names, remedies)) is not None:

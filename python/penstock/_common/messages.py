@@ -54,7 +54,7 @@ def argument(name: str, value: object = ...) -> str:
     return argument_format.get()(name, value)
 
 
-#: Whether warnings and the log are off: in a trial, which is about no file of the user's, and in a worker.
+#: Whether warnings and the log are off: in a rehearsal, which is about no file of the user's, and in a worker.
 silent: ContextVar[bool] = ContextVar("silent", default=False)
 
 

@@ -16,7 +16,7 @@ from penstock._common.deadline import Deadline
 from penstock._common.keywords import explains
 from penstock._common.messages import argument
 from penstock._decoding.confined_sound import ConfinedRun, ConfinedSound, ConfinedSoundEngine
-from penstock._decoding.engines import reasons_for_program
+from penstock._decoding.engines import only_by_program, why_program
 from penstock._decoding.mixing import SampleForm, layout_of, matrix_of
 from penstock._decoding.open_sound import OpenSound, SoundInput, chosen_audio, open_once
 from penstock._decoding.options import AudioDecodeOptions, SampleType
@@ -36,7 +36,7 @@ from penstock._ffmpeg.command.settings import (
     check_place,
 )
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
-from penstock._native import AppliedPolicy, _count, _seconds
+from penstock._native import _count, _seconds
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -101,6 +101,8 @@ class AudioDecoder(DecoderBase):
         ValueError: if an argument is impossible, or `matrix` has another number of columns than the audio has channels.
     """
 
+    _engine: SoundEngine
+
     # `make fmt` writes the arguments here, and those in Args above, from `AudioDecodeOptions`.
     @explains(
         "the others by their names, such as sample_rate=16_000",
@@ -160,7 +162,7 @@ class AudioDecoder(DecoderBase):
             isolated = ConfinedRun(opened, ConfinedSound(opened, options, choose))
             self._know(isolated.session.media, choose)
             return ConfinedSoundEngine(isolated, repr(self), self._part(options), settings.queue_items)
-        reason = _why_program(opened, options)
+        reason = why_program(opened, options)
         opening = partial(open_once, opened, options.stream, settings, is_strict=is_strict)
         sound = None if reason else _opened_sound(opened, opening)
         follow_playlists = options.follow_playlists
@@ -302,21 +304,6 @@ class AudioDecoder(DecoderBase):
             return begin, begin + round(exact(options.duration) * self.sample_rate)
         return begin, None if options.end is None else self._place(options.end)
 
-    @property
-    def pid(self) -> int | None:
-        """Process id of the FFmpeg program, or of an isolated libav; None before it has started, and without one."""
-        return self._engine.pid
-
-    @property
-    def ffmpeg_policy(self) -> AppliedPolicy | None:
-        """The thread policy of the FFmpeg program; None if the settings have none, or before it has started."""
-        return self._engine.policy
-
-    @property
-    def closed(self) -> bool:
-        """Whether ``close`` was called, or the ``with`` block has ended."""
-        return self._engine.is_closed
-
     def close(self) -> None:
         """Closes the file, and ends the FFmpeg program at once if one reads. Delivered blocks stay valid.
 
@@ -396,23 +383,12 @@ def _first_s(media: MediaInfo, audio: AudioInfo) -> Fraction:
     return round(Fraction(audio.start_s) / audio.time_base) * audio.time_base - exact_zero(media)
 
 
-def _why_program(opened: Source, options: AudioDecodeOptions) -> str | None:
-    """Why the FFmpeg program reads a source; None if libav does in this process."""
-    if told := _only_by_program(options, options.input_options or {}):
-        return f"the FFmpeg program reads with {' and '.join(told)}"
-    return "the FFmpeg program reads pipes and devices" if endpoints.is_sequential(opened.url) else None
-
-
 def _check_isolated(opened: Source, options: AudioDecodeOptions) -> None:
-    given = options.input_options or {}
-    others = {name: value for name, value in given.items() if name not in opened.decryption}
-    if told := _only_by_program(options, others):
-        raise ValueError(f"isolated audio can't be combined with {' and '.join(told)}. Leave one of them out")
-
-
-def _only_by_program(options: AudioDecodeOptions, input_options: Mapping[str, object]) -> list[str]:
-    reasons = reasons_for_program(options.settings, input_options, follow_playlists=options.follow_playlists)
-    return [what for what, is_given in reasons.items() if is_given]
+    others = {name: value for name, value in options.given_input.items() if name not in opened.decryption}
+    if given := only_by_program(options, others):
+        raise ValueError(
+            f"isolated audio can't be combined with {' and '.join(given)}. Leave one of them out"
+        )
 
 
 def _opened_sound(opened: Source, opening: Callable[[], OpenSound]) -> OpenSound | None:

@@ -214,6 +214,7 @@ class SequenceSession(Confined):
             raise impossible
         try:
             self.plan = plan_decode(None, Track(self.isolation.file.url, media, video), self._options)
+        # Facts that no file has, such as a time base of 0, may fail anywhere in a plan.
         except (ArithmeticError, LookupError, AttributeError) as strange:
             raise impossible from strange
         self.frame_bytes, self.title = self.plan.delivered.frame_bytes, self.plan.title

@@ -35,7 +35,6 @@ from penstock._ffmpeg.command.settings import (
     ColorRange,
     DecoderSettings,
 )
-from penstock._native import AppliedPolicy
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -285,21 +284,6 @@ class Decoder(AnyFrameBase):
     def engine(self) -> DecoderEngine:
         """What reads the source, and why: libav, or an FFmpeg program. ``print(decoder.engine)``."""
         return self._engine.facts
-
-    @property
-    def pid(self) -> int | None:
-        """Process id of the FFmpeg program, or of an isolated libav; None before it has started, and without one."""
-        return self._engine.pid
-
-    @property
-    def ffmpeg_policy(self) -> AppliedPolicy | None:
-        """The thread policy of the FFmpeg program; None if the settings have none, or before it has started."""
-        return self._engine.policy
-
-    @property
-    def closed(self) -> bool:
-        """Whether ``close`` was called, or the ``with`` block has ended."""
-        return self._engine.is_closed
 
     @property
     def size(self) -> tuple[int, int]:
@@ -560,8 +544,3 @@ class Decoder(AnyFrameBase):
             f"{self._opened.path}: the times go back or repeat: frame {index} is at {time_s:.3f} s, and the frame "
             f"before it isn't earlier. frame_at() and start= may select other frames there. {ANEW}"
         )
-
-
-def start(decoder: Decoder) -> None:
-    """Starts to decode before the first read, so that frames are read ahead."""
-    decoder._engine.read_ahead()

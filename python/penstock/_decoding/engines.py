@@ -11,7 +11,7 @@ from penstock._common.deadline import Deadline
 from penstock._decoding.confined_engine import isolation_of, read_confined
 from penstock._decoding.libav_engine import LibavEngine
 from penstock._decoding.open_video import OpenVideo, VideoInput
-from penstock._decoding.options import DecodeOptions
+from penstock._decoding.options import AudioDecodeOptions, DecodeOptions
 from penstock._decoding.plan import DecodePlan, alpha_decoder, as_stored, plan_decode
 from penstock._decoding.program_engine import ProgramEngine
 from penstock._decoding.sequence import Sequence, SequenceFrame
@@ -34,34 +34,31 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock._facts.isolation import Isolation
-    from penstock._ffmpeg.command.settings import DecoderSettings
 
 _Opened: TypeAlias = tuple[Track, Sequence, SequenceFrame | DecoderError | None]
 
 
-def why_program(opened: Source, options: DecodeOptions) -> str | None:
-    """Why the FFmpeg program reads a source; None if libav does in this process."""
-    reasons = {"filters": options.filters} | reasons_for_program(
-        options.settings, options.given_input, follow_playlists=options.follow_playlists
-    )
-    if given := [reason for reason, is_given in reasons.items() if is_given]:
+def why_program(opened: Source, options: DecodeOptions | AudioDecodeOptions) -> str | None:
+    """Why the FFmpeg program reads a source; None if libav does."""
+    if given := only_by_program(options, options.given_input):
         isolated = ["isolated=True"] if options.isolated else []
         return f"the FFmpeg program reads with {' and '.join([*isolated, *given])}"
-    if endpoints.is_sequential(opened.url):
-        return "the FFmpeg program reads pipes and devices"
-    return None
+    return "the FFmpeg program reads pipes and devices" if endpoints.is_sequential(opened.url) else None
 
 
-def reasons_for_program(
-    settings: DecoderSettings, input_options: Mapping[str, object], *, follow_playlists: bool
-) -> dict[str, object]:
-    """What only the FFmpeg program can do, by words for it, and whether it is asked for."""
-    return {
+def only_by_program(
+    options: DecodeOptions | AudioDecodeOptions, input_options: Mapping[str, object]
+) -> list[str]:
+    """What of the options only the FFmpeg program can do, in words for it."""
+    settings = options.settings
+    reasons = {
+        "filters": isinstance(options, DecodeOptions) and options.filters,
         "input_options": input_options,
-        "follow_playlists": follow_playlists,
+        "follow_playlists": options.follow_playlists,
         "settings that name the program": settings.ffmpeg,
         "settings with a thread policy": settings.policy or settings.ffmpeg_policy,
     }
+    return [reason for reason, is_given in reasons.items() if is_given]
 
 
 def read_by_program(opened: Source, options: DecodeOptions, reason: str) -> ProgramEngine:
@@ -250,7 +247,6 @@ def input_of(track: Track, options: DecodeOptions, decoder: str | None) -> Video
         decoder=decoder,
         is_strict=not options.conceal_errors,
         threads=options.settings.threads,
-        is_opened_once=not endpoints.is_path(track.source),
         stall_timeout=_stall_timeout(track.source, options),
     )
 

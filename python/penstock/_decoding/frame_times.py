@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from av.error import FFmpegError as LibavError
 
-from penstock._decoding.open_video import VideoInput
+from penstock._decoding.engines import input_of
+from penstock._decoding.options import DecodeOptions
 from penstock._decoding.run import account_by_decoding
 from penstock._facts.index import REORDERED, read_packets
-from penstock._facts.info import MediaInfo, VideoInfo, check_decodable, check_no_grid
+from penstock._facts.info import MediaInfo, Track, VideoInfo, check_decodable, check_no_grid
 from penstock._facts.seeking import Clock, rounded_s
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import TICK_S
@@ -145,15 +146,7 @@ def _decoded_pts(media: MediaInfo, video: VideoInfo) -> list[int]:
     Raises:
         DecoderError: there are no frames.
     """
-    chosen = VideoInput(
-        source=endpoints.source(media.path),
-        path=media.path,
-        container=media.container,
-        index=video.index,
-        decoder=None,
-        is_strict=False,
-        threads=None,
-    )
-    if not (pts := account_by_decoding(chosen).pts):
+    track = Track(endpoints.source(media.path), media, video)
+    if not (pts := account_by_decoding(input_of(track, DecodeOptions(conceal_errors=True), None)).pts):
         raise DecoderError(f"{media.path} doesn't store the times of its frames")
     return sorted(pts)

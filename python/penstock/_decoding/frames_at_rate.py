@@ -12,7 +12,7 @@ import numpy.typing as npt
 from penstock._common.messages import plural
 from penstock._decoding.frames_by_number import FramesAnywhere, FramesByNumber, check_time, number_of
 from penstock._decoding.video_frame import VideoFrame, shown_at
-from penstock._facts.part import Grid, places_at
+from penstock._facts.part import RateGrid, places_at
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class FramesAtRate(FramesByNumber):
     ) -> None:
         super().__init__(plan, file, pixels, why_early=why_early)
         assert options.rate is not None
-        self._options, self._grid = options, Grid(options.rate, options.start or 0.0, options.end)
+        self._options, self._grid = options, RateGrid(options.rate, options.start or 0.0, options.end)
         self._shown: npt.NDArray[np.int64] = np.empty(0, np.int64)
         self._shown_by: object = None  # the times of the file's frames that `_shown` was found by
 

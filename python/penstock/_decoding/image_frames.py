@@ -37,6 +37,7 @@ def open_images(files: ImageFiles, options: DecodeOptions) -> ImageSequence:
         "settings.policy": options.settings.policy,
         "settings.ffmpeg_policy": options.settings.ffmpeg_policy,
     }
+    # No FFmpeg program reads images, and each is a file of its own.
     for name, value in for_videos.items():
         if value:
             raise ValueError(f"{argument(name, value)} has no effect on an image sequence. Leave it out")

@@ -18,6 +18,7 @@ from penstock._common.control_groups import whole_cpus
 from penstock._facts.fields import Fields
 from penstock._facts.index import Unwrapped
 from penstock._facts.opening import EXACT_CROP, decode, demux, only_frame, open_media
+from penstock._ffmpeg.command import endpoints
 from penstock._formats import codecs
 from penstock._platform.forks import at_fork
 from penstock._platform.programs import usable_cpus
@@ -70,7 +71,6 @@ class VideoInput:
         is_strict: whether damage is an error.
         threads: how many threads libav uses, `MOST_THREADS` at most; None leaves it to libav, or to a quota of the
             container.
-        is_opened_once: it can't be opened again, or not at the same place, as a URL.
         stall_timeout: how many seconds a read may wait for a URL; None for any time.
         decodes_first: as for `open_media`.
     """
@@ -82,9 +82,13 @@ class VideoInput:
     decoder: str | None
     is_strict: bool
     threads: int | None
-    is_opened_once: bool = False
     stall_timeout: float | None = None
     decodes_first: bool = True
+
+    @property
+    def is_opened_once(self) -> bool:
+        """Whether it can't be opened again, or not at the same place, as a URL."""
+        return not endpoints.is_path(self.source)
 
 
 class OpenVideo:

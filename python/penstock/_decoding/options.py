@@ -397,6 +397,11 @@ class AudioDecodeOptions:
     settings: DecoderSettings = DEFAULT_DECODER_SETTINGS
     """as for `Decoder`."""
 
+    @property
+    def given_input(self) -> Mapping[str, object]:
+        """`input_options`, or none."""
+        return self.input_options or {}
+
     def check(self) -> None:
         """Checks what can be checked without the file.
 
@@ -404,7 +409,7 @@ class AudioDecodeOptions:
             ValueError, TypeError: an argument is impossible.
         """
         check_settings(self.settings, DecoderSettings)
-        check_without_dashes("input_options", self.input_options or {})
+        check_without_dashes("input_options", self.given_input)
         check_choice("dtype", self.dtype, get_args(SampleType))
         for name in ("start", "end", "duration"):
             check_place(name, getattr(self, name))

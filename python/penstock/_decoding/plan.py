@@ -182,10 +182,12 @@ def plan_decode(
     name = _delivered_format(video, options)
     decoder = alpha_decoder(program, source, video, options)
     if decoder is not None:
+        # The file's pixel format says nothing of alpha beside the frames, which this decoder adds.
         video = replace(video, pixel_format=own_pixel_format(video))
         track = replace(track, video=video)
     uncropped = () if program is None else uncropped_arguments(program)
     if not may_seek(video.codec, video.pixel_format):
+        # After a seek, the decoder would make other pictures.
         keyframe_s = None
     own_size, turns = (video.width, video.height), _rotation_filters(video, options)
     if options.keeps_stored_orientation:
@@ -367,7 +369,7 @@ def _conversion_input(stored: str, layout: FrameLayout, options: DecodeOptions, 
     """
     is_short = layout.sample_bytes == 1 and stored in FULL_CHROMA
     is_full = layout.sample_bytes == 2 or (is_scaled and is_short)
-    is_ours = options.settings._knobs.convert == "auto" and is_rgb(layout.pixel_format)
+    is_ours = options.settings._overrides.convert == "auto" and is_rgb(layout.pixel_format)
     return FULL_CHROMA.get(stored, stored) if is_full and is_ours else stored
 
 
@@ -458,7 +460,7 @@ def _converts_itself(stored: str, layout: FrameLayout) -> bool:
 
 def _native(stored: str, layout: FrameLayout, video: VideoInfo, options: DecodeOptions) -> _Conversion | None:
     """The native conversion of a frame; None if there is none, or it is left to FFmpeg."""
-    if options.settings._knobs.convert == "auto" and not _converts_itself(stored, layout):
+    if options.settings._overrides.convert == "auto" and not _converts_itself(stored, layout):
         return None
     matrix = _matrix(video, options)
 
@@ -478,7 +480,7 @@ def _native(stored: str, layout: FrameLayout, video: VideoInfo, options: DecodeO
             odd_size="keep",
         )
 
-    return native_conversion(options.settings._knobs.convert, make)
+    return native_conversion(options.settings._overrides.convert, make)
 
 
 def _matrix(video: VideoInfo, options: DecodeOptions) -> str:

@@ -13,7 +13,7 @@ from typing import Literal
 from penstock._common import exits
 from penstock._common.keywords import explains_as
 from penstock._common.ownership import check_owner
-from penstock._decoding.decoder import Decoder, start
+from penstock._decoding.decoder import Decoder
 from penstock._decoding.image_files import VideoSource
 from penstock._decoding.options import DecoderOptions, Fit, FloatType
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT
@@ -132,5 +132,5 @@ def _prefetched(paths: Iterator[VideoSource], ahead: int, options: DecoderOption
 def _reading(path: VideoSource, options: DecoderOptions) -> Decoder:
     """A decoder that reads ahead already."""
     decoder = Decoder(path, **options)
-    start(decoder)
+    decoder._engine.read_ahead()
     return decoder

@@ -145,6 +145,7 @@ class ProgramRun(FFmpegRun):
         return end
 
     def _is_all_asked_for(self, run: DecodeSession) -> bool:
+        # Damage after the part that the caller wants is no concern of this decode.
         if self._count == self.plan.options.count:
             return True
         part, latest = self.plan.part, self._latest

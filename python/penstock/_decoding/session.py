@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from io import FileIO
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from penstock._common.messages import argument, plural
 from penstock._common.ownership import Closable
@@ -35,6 +35,9 @@ from penstock._ffmpeg.program.process import FFmpegProcess, Session, warn_unclos
 from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock._native import AppliedPolicy
 from penstock.errors import ClosedError, DecoderError
+
+if TYPE_CHECKING:
+    from penstock._decoding.turns import Turns
 
 # Guessed: an FFmpeg that has closed its output exits within this time. If it has reported its end, that is all.
 END_GRACE_S = 5.0
@@ -448,6 +451,23 @@ class FFmpegRun(ChildRun[DecodeSession]):
 
 class DecoderBase:
     """What `Decoder` and `AudioDecoder` have in common: iteration, and their end."""
+
+    _engine: Turns[Any]
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the FFmpeg program, or of an isolated libav; None before it has started, and without one."""
+        return self._engine.pid
+
+    @property
+    def ffmpeg_policy(self) -> AppliedPolicy | None:
+        """The thread policy of the FFmpeg program; None if the settings have none, or before it has started."""
+        return self._engine.policy
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called, or the ``with`` block has ended."""
+        return self._engine.is_closed
 
     def close(self) -> None:
         """Ends the decoder. What was delivered stays valid. May be called again."""

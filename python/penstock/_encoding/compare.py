@@ -17,7 +17,7 @@ from av.error import FFmpegError as LibavError
 from penstock._common.messages import argument, plural
 from penstock._encoding.encoders import LOSSLESS
 from penstock._encoding.labels import Labels
-from penstock._encoding.pattern import Picture, tone
+from penstock._encoding.pattern import COMPARED, Picture, tone
 from penstock._encoding.sound import AudioTrack, Sound, most_priming_s
 from penstock._encoding.timecode import is_same_timecode
 from penstock._facts.opening import first_packet_s
@@ -95,7 +95,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Meant:
+class Expected:
     """What was encoded, which the file should have.
 
     Attributes:
@@ -122,131 +122,134 @@ class Meant:
         return self.plan.codec
 
 
-def compare(url: str, meant: Meant) -> list[Difference]:
+def compare(url: str, expected: Expected) -> list[Difference]:
     """How the file at `url` differs from what was encoded."""
     try:
         media = probe(endpoints.without_protocol(url))
-        found = [*_compare_facts(media, meant)]
-        if meant.pictures and not any(one.kind == "picture" for one in found):
-            found += [*_compare_frames(media.path, meant), *_compare_samples(media, meant)]
+        found = [*_compare_facts(media, expected)]
+        if expected.pictures and not any(one.kind == "picture" for one in found):
+            found += [*_compare_frames(media.path, expected), *_compare_samples(media, expected)]
         return found
     except DecoderError as error:
-        told = str(error).replace(endpoints.without_protocol(url), "the file")
-        said = f"the file couldn't be verified, because libav can't read it: {told}"
+        actual = str(error).replace(endpoints.without_protocol(url), "the file")
+        sentence = f"the file couldn't be verified, because libav can't read it: {actual}"
     except FileNotFoundError:
-        if not meant.pictures:  # somebody has moved it, and nobody moves that of a rehearsal
+        if not expected.pictures:  # somebody has moved it, and nobody moves that of a rehearsal
             return []
-        said = "the file couldn't be verified, because FFmpeg wrote no file of that name"
+        sentence = "the file couldn't be verified, because FFmpeg wrote no file of that name"
     except Exception as error:  # the file is whole, whatever libav or PyAV has met
-        said = f"the file couldn't be verified: {error!r}"
-    return [Difference("unverified", said)]
+        sentence = f"the file couldn't be verified: {error!r}"
+    return [Difference("unverified", sentence)]
 
 
-def lost_colors_of_image(path: str, meant: Meant) -> Iterable[str]:
+def lost_colors_of_image(path: str, expected: Expected) -> Iterable[str]:
     """Which colors an image of a sequence doesn't have, in sentences."""
     with suppress(DecoderError, OSError):
         video = probe(path).best_video
-        yield from () if video is None else _check_colors(video, meant)
+        yield from () if video is None else _check_colors(video, expected)
 
 
-def _compare_facts(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
+def _compare_facts(media: MediaInfo, expected: Expected) -> Iterable[Difference]:
     """How what the file says differs."""
     video = media.best_video or next(iter(media.video), None)
-    if meant.frames and (video is None or None in (video.pixel_format, video.width or None)):
+    if expected.frames and (video is None or None in (video.pixel_format, video.width or None)):
         yield Difference(
             "picture",
-            f"libav finds no {meant.codec} video in the file. "
-            + (_raw_remedy(meant) or "Use another container, or another codec"),
+            f"libav finds no {expected.codec} video in the file. "
+            + (_raw_remedy(expected) or "Use another container, or another codec"),
         )
     if video is not None:
-        yield from (Difference("pixels", one) for one in _check_pixels(video, meant))
-        if meant.is_like:
+        yield from (Difference("pixels", one) for one in _check_pixels(video, expected))
+        if expected.is_like:
             yield from (
-                Difference("pixels", one) for one in missing_aspect(video, meant.plan.options.get("aspect"))
+                Difference("pixels", one)
+                for one in missing_aspect(video, expected.plan.options.get("aspect"))
             )
-        yield from (Difference("colors", one) for one in _check_colors(video, meant))
-        yield from (Difference("colors", one) for one in _check_light(video, meant))
-        yield from (Difference("times", one) for one in _check_times(media, video, meant))
-    if len(media.audio) < len(meant.sounds):
+        yield from (Difference("colors", one) for one in _check_colors(video, expected))
+        yield from (Difference("colors", one) for one in _check_light(video, expected))
+        yield from (Difference("times", one) for one in _check_times(media, video, expected))
+    if len(media.audio) < len(expected.sounds):
         yield Difference(
-            "sound", f"the file has {len(media.audio)} of {plural(len(meant.sounds), 'audio track')}"
+            "sound", f"the file has {len(media.audio)} of {plural(len(expected.sounds), 'audio track')}"
         )
-    elif len(media.audio) == len(meant.sounds):
-        for told, sound in zip(media.audio, meant.sounds, strict=True):
-            yield from (Difference("sound", one) for one in _check_sound(told, sound))
-    yield from (Difference("timecode", one) for one in missing_timecode(media, meant.plan.labels))
-    yield from (Difference("labels", one) for one in missing_labels(media, meant.plan.labels))
-    yield from (Difference("labels", one) for one in _check_ends(media, video, meant))
+    elif len(media.audio) == len(expected.sounds):
+        for actual, sound in zip(media.audio, expected.sounds, strict=True):
+            yield from (Difference("sound", one) for one in _check_sound(actual, sound))
+    yield from (Difference("timecode", one) for one in missing_timecode(media, expected.plan.labels))
+    yield from (Difference("labels", one) for one in missing_labels(media, expected.plan.labels))
+    yield from (Difference("labels", one) for one in _check_ends(media, video, expected))
 
 
-def _compare_frames(path: str, meant: Meant) -> Iterable[Difference]:
+def _compare_frames(path: str, expected: Expected) -> Iterable[Difference]:
     """How the frames differ that a `Decoder` delivers."""
     try:
-        got = [(frame.time_s, np.asarray(frame)) for frame in _frames(path, "rgb24")]
+        got = [(frame.time_s, np.asarray(frame)) for frame in _frames(path, COMPARED)]
     except DecoderError as error:
         if isinstance(error.__cause__, NotImplementedError):  # libav can't convert the pixel format
             raise
-        said = str(error).partition("\n")[0].replace(path, "the file")
-        yield Difference("picture", f"{meant.codec} frames can't be read back: {said}. Write mp4, mov or mkv")
-        return
-    if len(got) != len(meant.pictures):
+        reason = str(error).partition("\n")[0].replace(path, "the file")
         yield Difference(
-            "count",
-            f"{meant.plan.output.container_name} doesn't keep all {meant.codec} frames. {len(meant.pictures)} were "
-            f"written, but {len(got)} are read back. Write mp4, mov, mkv or webm",
+            "picture", f"{expected.codec} frames can't be read back: {reason}. Write mp4, mov or mkv"
         )
         return
-    plan = meant.plan
+    if len(got) != len(expected.pictures):
+        yield Difference(
+            "count",
+            f"{expected.plan.output.container_name} doesn't keep all {expected.codec} frames. "
+            f"{len(expected.pictures)} were written, but {len(got)} are read back. Write mp4, mov, mkv or webm",
+        )
+        return
+    plan = expected.plan
     rate = f", or pass {argument('fps', 30)}" if plan.is_timed else ""
-    moved_s, most_s = _moved_s([time_s for time_s, _ in got], meant), _STEP_S
-    if meant.first_s is None and plan.rate is not None:
+    moved_s, most_s = _moved_s([time_s for time_s, _ in got], expected), _STEP_S
+    if expected.first_s is None and plan.rate is not None:
         most_s += float(
             1 / plan.rate
         )  # AVI counts frames: beside a sound, which has priming, one may be longer
     if plan.keeps_times and moved_s > most_s:
         yield Difference(
             "times",
-            f"{plan.output.container_name} doesn't keep the times of {meant.codec} frames. One frame is read back "
+            f"{plan.output.container_name} doesn't keep the times of {expected.codec} frames. One frame is read back "
             f"{moved_s:.3f} s away. {_times_remedy(plan)}{rate}",
         )
     is_exact = plan.request.quality == LOSSLESS and not plan.is_filtered
-    if is_exact and not _keeps_samples(path, meant, [rgb for _, rgb in got]):
+    if is_exact and not _keeps_samples(path, expected, [rgb for _, rgb in got]):
         remedy = f"Pass {argument('codec', 'ffv1')} and a name such as video.mkv"
         if is_float(plan.pixel_format):
             remedy = "Write images that keep floats: frames/%05d.exr"
-        elif meant.codec == "ffv1":
+        elif expected.codec == "ffv1":
             remedy = f"Pass {argument('codec', 'rawvideo')} and a name such as video.nut"
         elif plan.output.container == "nut":  # which knows the most layouts
             remedy = "Write images: frames/%05d.png"
         yield Difference(
             "samples",
-            f"{meant.codec} in {plan.output.container_name} isn't lossless for {plan.pixel_format} frames. {remedy}",
+            f"{expected.codec} in {plan.output.container_name} isn't lossless for {plan.pixel_format} frames. {remedy}",
         )
     if not plan.is_filtered:
         errors = [
             _error(rgb, one, vflip=plan.request.vflip)
-            for (_, rgb), one in zip(got, meant.pictures, strict=True)
+            for (_, rgb), one in zip(got, expected.pictures, strict=True)
         ]
         if max(errors) > _COARSE_ERROR:
             yield Difference(
                 "picture",
-                f"{meant.codec} in {plan.output.container_name} shows another picture when it is read back. "
-                + (_raw_remedy(meant) or "Pass another codec, or write mkv"),
+                f"{expected.codec} in {plan.output.container_name} shows another picture when it is read back. "
+                + (_raw_remedy(expected) or "Pass another codec, or write mkv"),
             )
 
 
-def _compare_samples(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
+def _compare_samples(media: MediaInfo, expected: Expected) -> Iterable[Difference]:
     """How the samples of sounds differ, where the file says that its codec is lossless."""
     from penstock._decoding.audio import AudioDecoder  # for rehearsals only
 
-    if len(media.audio) != len(meant.sounds):
+    if len(media.audio) != len(expected.sounds):
         return
-    for number, (told, one) in enumerate(zip(media.audio, meant.sounds, strict=True)):
-        is_same = (told.sample_rate, told.channels) == (one.sample_rate, one.channels)
-        if not is_same or not av.Codec(told.codec, "r").lossless:
+    for number, (actual, one) in enumerate(zip(media.audio, expected.sounds, strict=True)):
+        is_same = (actual.sample_rate, actual.channels) == (one.sample_rate, one.channels)
+        if not is_same or not av.Codec(actual.codec, "r").lossless:
             continue
         # Older FFmpeg than the one that wrote it may not know the form: 5.1 plays PCM in MP4 as noise.
-        settings = DecoderSettings(ffmpeg=meant.plan.program)
+        settings = DecoderSettings(ffmpeg=expected.plan.program)
         with AudioDecoder(media.path, stream=number, settings=settings) as decoder:
             got = decoder.read_all()
         wanted = _samples_of(one, len(got), settings)
@@ -255,8 +258,8 @@ def _compare_samples(media: MediaInfo, meant: Meant) -> Iterable[Difference]:
             name = one.audio.codec if isinstance(one.audio, AudioTrack) else None
             yield Difference(
                 "heard",
-                f"{name or told.codec} in {meant.plan.output.container_name} plays other samples than were written. "
-                "Write mkv or mov, or pass another codec, such as AudioTrack(48000, 2, codec='flac')",
+                f"{name or actual.codec} in {expected.plan.output.container_name} plays other samples than were "
+                "written. Write mkv or mov, or pass another codec, such as AudioTrack(48000, 2, codec='flac')",
             )
 
 
@@ -271,19 +274,19 @@ def _samples_of(sound: Sound, count: int, settings: DecoderSettings) -> npt.NDAr
         return decoder.read_all()
 
 
-def _raw_remedy(meant: Meant) -> str | None:
+def _raw_remedy(expected: Expected) -> str | None:
     """What to do about raw video that is read back wrong, of which NUT knows most layouts; None for other video."""
-    if not encoders.codec_of(meant.codec).is_raw:
+    if not encoders.codec_of(expected.codec).is_raw:
         return None
     remedy = argument("output_pixel_format", "yuv420p")
-    return f"Pass {remedy}" if meant.plan.output.container == "nut" else f"Write .nut, or pass {remedy}"
+    return f"Pass {remedy}" if expected.plan.output.container == "nut" else f"Write .nut, or pass {remedy}"
 
 
-def _keeps_samples(path: str, meant: Meant, got: Sequence[npt.NDArray[Any]]) -> bool:
+def _keeps_samples(path: str, expected: Expected, got: Sequence[npt.NDArray[Any]]) -> bool:
     """Whether the frames have their samples. Those with padding, or a palette, have the same colors."""
     name, exact = (
-        meant.plan.pixel_format,
-        [one.exact_rgb for one in meant.pictures if one.exact_rgb is not None],
+        expected.plan.pixel_format,
+        [one.exact_rgb for one in expected.pictures if one.exact_rgb is not None],
     )
     known = pixel_format_of(name)
     is_short_rgb = known is not None and is_rgb(name) and known.depth <= 8 and not known.has_alpha
@@ -291,7 +294,7 @@ def _keeps_samples(path: str, meant: Meant, got: Sequence[npt.NDArray[Any]]) -> 
         return all(map(np.array_equal, got, exact))
     return all(
         np.array_equal(np.asarray(frame).reshape(-1).view(np.uint8), one.samples)
-        for frame, one in zip(_frames(path, name), meant.pictures, strict=True)
+        for frame, one in zip(_frames(path, name), expected.pictures, strict=True)
     )
 
 
@@ -309,26 +312,28 @@ def _times_remedy(plan: EncodePlan) -> str:
     return "Write mp4, mov, mkv or webm"
 
 
-def _moved_s(times_s: Sequence[float | None], meant: Meant) -> float:
+def _moved_s(times_s: Sequence[float | None], expected: Expected) -> float:
     """How far frames are from their times; since the first one, where a sound may move that."""
     if None in times_s:
         return float("inf")
     first_s = times_s[0] or 0.0
-    latest_s = _SAME_S + most_priming_s(one.sample_rate for one in meant.plan.sounds)
-    may_be_late = meant.plan.sounds and not meant.plan.output.facts.has_boxes and 0 <= first_s <= latest_s
-    if meant.first_s is not None and not may_be_late:
+    latest_s = _SAME_S + most_priming_s(one.sample_rate for one in expected.plan.sounds)
+    may_be_late = (
+        expected.plan.sounds and not expected.plan.output.facts.has_boxes and 0 <= first_s <= latest_s
+    )
+    if expected.first_s is not None and not may_be_late:
         first_s = 0.0
     return max(
         abs((time_s or 0.0) - first_s - float(one.time_s))
-        for time_s, one in zip(times_s, meant.pictures, strict=True)
+        for time_s, one in zip(times_s, expected.pictures, strict=True)
     )
 
 
-def _error(rgb: npt.NDArray[Any], meant: Picture, *, vflip: bool) -> float:
+def _error(rgb: npt.NDArray[Any], expected: Picture, *, vflip: bool) -> float:
     """How far the colors of a frame are off, in steps of 8 bits, where padding has added nothing."""
-    if meant.rgb is None:
+    if expected.rgb is None:
         return 0.0
-    wanted = meant.rgb[::-1] if vflip else meant.rgb
+    wanted = expected.rgb[::-1] if vflip else expected.rgb
     height, width, _ = wanted.shape
     if not (height <= rgb.shape[0] < height + _BLOCK and width <= rgb.shape[1] < width + _BLOCK):
         return float("inf")
@@ -338,16 +343,16 @@ def _error(rgb: npt.NDArray[Any], meant: Picture, *, vflip: bool) -> float:
     return float(np.abs(whole.mean((1, 3))).mean((0, 1)).max())
 
 
-def _check_pixels(video: VideoInfo, meant: Meant) -> Iterable[str]:
-    had = meant.plan.output_pixel_format
+def _check_pixels(video: VideoInfo, expected: Expected) -> Iterable[str]:
+    had = expected.plan.output_pixel_format
     keeps_alpha = video.has_separate_alpha or has_alpha(video.pixel_format or "")
     if had and has_alpha(had) and not keeps_alpha:
-        yield f"the frames' alpha is dropped, because the {meant.codec} file has none. libvpx-vp9 in .webm keeps it"
-    codec, told = meant.codec, video.pixel_format
-    wanted = meant.plan.output_pixel_format if encoders.codec_of(codec).is_raw else None
-    if wanted is not None and told is not None and canonical(told) != canonical(wanted):
+        yield f"the frames' alpha is dropped, because the {expected.codec} file has none. libvpx-vp9 in .webm keeps it"
+    codec, actual = expected.codec, video.pixel_format
+    wanted = expected.plan.output_pixel_format if encoders.codec_of(codec).is_raw else None
+    if wanted is not None and actual is not None and canonical(actual) != canonical(wanted):
         yield (
-            f"the video is raw {wanted}, but the file says {told!r}, so readers show it as that. Pass "
+            f"the video is raw {wanted}, but the file says {actual!r}, so readers show it as that. Pass "
             f"{argument('codec', 'ffv1')}, and write mkv"
         )
 
@@ -358,35 +363,35 @@ def missing_aspect(video: VideoInfo, aspect: object) -> Iterable[str]:
     if shape is None:
         return
     wanted = Fraction(int(shape[1]) * video.height, int(shape[2]) * video.width)
-    if wanted != (told := video.sample_aspect_ratio or Fraction(1)):
+    if wanted != (actual := video.sample_aspect_ratio or Fraction(1)):
         yield (
-            f"the pixel aspect ratio is {wanted}, but the file's is {told}. Pass "
-            f"{argument('options.aspect', f'{video.width * told.numerator}:{video.height * told.denominator}')} to "
+            f"the pixel aspect ratio is {wanted}, but the file's is {actual}. Pass "
+            f"{argument('options.aspect', f'{video.width * actual.numerator}:{video.height * actual.denominator}')} to "
             "accept it"
         )
 
 
-def _check_colors(video: VideoInfo, meant: Meant) -> Iterable[str]:
-    if meant.plan.is_filtered:
+def _check_colors(video: VideoInfo, expected: Expected) -> Iterable[str]:
+    if expected.plan.is_filtered:
         return
-    colors, asked = meant.plan.colors, meant.plan.request.colors
-    told = {
+    colors, asked = expected.plan.colors, expected.plan.request.colors
+    actual = {
         "primaries": (asked.primaries, video.color_primaries, "unknown"),
         "transfer": (asked.transfer, video.color_transfer, "unknown"),
     }
     if colors is not None:  # YUV
-        told |= {
+        actual |= {
             "matrix": (_tag(colors.matrix), video.color_matrix, UNTAGGED.matrix),
             "range": (colors.range, video.color_range, UNTAGGED.range),
         }
-    is_srgb = colors is None or meant.plan.output.are_images
-    for name, (wanted, said, assumed) in told.items():
-        if said is None and is_srgb and wanted in (_SDR if meant.is_like else _SRGB):
+    is_srgb = colors is None or expected.plan.output.are_images
+    for name, (wanted, tagged, assumed) in actual.items():
+        if tagged is None and is_srgb and wanted in (_SDR if expected.is_like else _SRGB):
             continue
-        if wanted not in ("auto", said or assumed):
-            file = f"says {said!r}" if said else f"doesn't say so, so readers assume {assumed!r}"
-            fix = f"{argument(f'colors.{name}', said or assumed)}, or write libx264 in mp4, mov or mkv"
-            yield f"the video's {name} is {wanted!r}, but the {meant.codec} file {file}. Pass {fix}"
+        if wanted not in ("auto", tagged or assumed):
+            file = f"says {tagged!r}" if tagged else f"doesn't say so, so readers assume {assumed!r}"
+            fix = f"{argument(f'colors.{name}', tagged or assumed)}, or write libx264 in mp4, mov or mkv"
+            yield f"the video's {name} is {wanted!r}, but the {expected.codec} file {file}. Pass {fix}"
 
 
 def _tag(matrix: str) -> str:
@@ -394,113 +399,117 @@ def _tag(matrix: str) -> str:
     return UNTAGGED.matrix if matrix == "untagged" else matrix
 
 
-def _check_light(video: VideoInfo, meant: Meant) -> Iterable[str]:
+def _check_light(video: VideoInfo, expected: Expected) -> Iterable[str]:
     for name in ("mastering_display", "content_light"):
-        wanted, told = getattr(meant.plan.request.colors, name), getattr(video, name)
-        if wanted is not None and not _is_same_light(wanted, told):
-            yield f"the video's {name} is {wanted}, but the {meant.codec} file says {told}"
+        wanted, actual = getattr(expected.plan.request.colors, name), getattr(video, name)
+        if wanted is not None and not _is_same_light(wanted, actual):
+            yield f"the video's {name} is {wanted}, but the {expected.codec} file says {actual}"
 
 
-def _is_same_light(wanted: Any, told: Any) -> bool:
+def _is_same_light(wanted: Any, actual: Any) -> bool:
     """Whether two records of numbers and pairs of them are the same but for the rounding of encoders."""
-    return told is not None and all(
-        np.allclose(getattr(wanted, one.name), getattr(told, one.name) or 0, rtol=0.01, atol=1e-4)
+    return actual is not None and all(
+        np.allclose(getattr(wanted, one.name), getattr(actual, one.name) or 0, rtol=0.01, atol=1e-4)
         for one in fields(wanted)
     )
 
 
-def _check_sound(told: AudioInfo, meant: Sound) -> Iterable[str]:
-    if not told.channels or not told.sample_rate:
-        yield f"libav can't read the file's {told.codec} audio. Use another codec, such as AudioFile(path, codec='aac')"
+def _check_sound(actual: AudioInfo, expected: Sound) -> Iterable[str]:
+    if not actual.channels or not actual.sample_rate:
+        yield (
+            f"libav can't read the file's {actual.codec} audio. Use another codec, such as "
+            "AudioFile(path, codec='aac')"
+        )
         return
     names = {"language": "mkv, or mp4 with a code of three letters such as 'deu'", "title": "mp4 or mkv"}
     for name, fix in names.items():
-        wanted = getattr(meant.audio, name)
-        if wanted not in (None, "", "und") and getattr(told, name) in (None, "und"):
+        wanted = getattr(expected.audio, name)
+        if wanted not in (None, "", "und") and getattr(actual, name) in (None, "und"):
             yield f"the file doesn't keep the audio's {name} {wanted!r}. Write {fix}"
-    if meant.is_copied:
+    if expected.is_copied:
         return
-    if told.channels != meant.channels:
+    if actual.channels != expected.channels:
         yield (
-            f"the audio has {plural(meant.channels, 'channel')}, but the file's {told.codec} has {told.channels}. Use "
-            f"another codec, such as 'flac', or pass {argument('options.ac', told.channels)} to accept it"
+            f"the audio has {plural(expected.channels, 'channel')}, but the file's {actual.codec} has "
+            f"{actual.channels}. Use another codec, such as 'flac', or pass "
+            f"{argument('options.ac', actual.channels)} to accept it"
         )
-    if told.sample_rate < meant.sample_rate:
+    if actual.sample_rate < expected.sample_rate:
         yield (
-            f"the audio has {meant.sample_rate} Hz, but the file's {told.codec} has {told.sample_rate} Hz. Use "
-            f"another codec, such as 'flac', or pass {argument('options.ar', told.sample_rate)} to accept it"
+            f"the audio has {expected.sample_rate} Hz, but the file's {actual.codec} has {actual.sample_rate} Hz. Use "
+            f"another codec, such as 'flac', or pass {argument('options.ar', actual.sample_rate)} to accept it"
         )
-    kept = _WHOLE_BITS.get((told.sample_format or "").removesuffix("p"), 32)
-    dtype = meant.audio.dtype if isinstance(meant.audio, AudioTrack) else "int16"
-    if meant.audio.codec is None and kept < _BITS[dtype]:
+    kept = _WHOLE_BITS.get((actual.sample_format or "").removesuffix("p"), 32)
+    dtype = expected.audio.dtype if isinstance(expected.audio, AudioTrack) else "int16"
+    if expected.audio.codec is None and kept < _BITS[dtype]:
         yield (
-            f"the {dtype} samples become {kept} bits in {told.codec}. Use another codec, such as AudioTrack(48000, 2, "
-            f"codec='flac'), or pass codec={told.codec!r} to accept it"
+            f"the {dtype} samples become {kept} bits in {actual.codec}. Use another codec, such as "
+            f"AudioTrack(48000, 2, codec='flac'), or pass codec={actual.codec!r} to accept it"
         )
 
 
-def missing_timecode(media: MediaInfo, meant: Labels) -> Iterable[str]:
-    if meant.timecode is not None and not is_same_timecode(meant.timecode, media.timecode or ""):
-        said = "has none" if media.timecode is None else f"says {media.timecode!r}"
-        yield f"the time code is {meant.timecode!r}, but the file {said}. Write mov, mp4 or mkv"
+def missing_timecode(media: MediaInfo, expected: Labels) -> Iterable[str]:
+    if expected.timecode is not None and not is_same_timecode(expected.timecode, media.timecode or ""):
+        reason = "has none" if media.timecode is None else f"says {media.timecode!r}"
+        yield f"the time code is {expected.timecode!r}, but the file {reason}. Write mov, mp4 or mkv"
 
 
-def missing_labels(media: MediaInfo, meant: Labels) -> Iterable[str]:
-    told = {name.lower(): value for name, value in media.tags.items()}
+def missing_labels(media: MediaInfo, expected: Labels) -> Iterable[str]:
+    actual = {name.lower(): value for name, value in media.tags.items()}
     lost = [
         name
-        for name, value in meant.metadata
-        if told.get(name.lower()) != value and not (name.lower() in _REWRITTEN and name.lower() in told)
+        for name, value in expected.metadata
+        if actual.get(name.lower()) != value and not (name.lower() in _REWRITTEN and name.lower() in actual)
     ]
     has_boxes = containers.known(media.container).has_boxes
     if lost:
         fix = f"Pass {argument('options.movflags', 'use_metadata_tags')}" if has_boxes else "Write mkv"
         yield f"the container doesn't keep the metadata {', '.join(lost)} as given. {fix}"
-    told_chapters = [(round(one.start_s, 2), one.title) for one in media.chapters]
-    chapters = [(round(start_s, 2), title) for start_s, title in meant.chapters]
-    if has_boxes and chapters and told_chapters == [(0, chapters[0][1]), *chapters[1:]] != chapters:
+    actual_chapters = [(round(one.start_s, 2), one.title) for one in media.chapters]
+    chapters = [(round(start_s, 2), title) for start_s, title in expected.chapters]
+    if has_boxes and chapters and actual_chapters == [(0, chapters[0][1]), *chapters[1:]] != chapters:
         yield "MP4 and QuickTime begin the first chapter at 0 s. Pass a chapter that begins at 0 s, or write mkv"
-    elif chapters and told_chapters != chapters:
+    elif chapters and actual_chapters != chapters:
         yield f"the file doesn't keep the {plural(len(chapters), 'chapter')} as given. Write mp4, mov or mkv"
-    if meant.subtitles is not None and not media.subtitles:
+    if expected.subtitles is not None and not media.subtitles:
         yield "the file doesn't have the subtitles"
 
 
-def _check_ends(media: MediaInfo, video: VideoInfo | None, meant: Meant) -> Iterable[str]:
+def _check_ends(media: MediaInfo, video: VideoInfo | None, expected: Expected) -> Iterable[str]:
     """What goes on after the picture."""
-    labels = meant.plan.labels
-    if video is None or meant.ends_s is None:
+    labels = expected.plan.labels
+    if video is None or expected.ends_s is None:
         return
-    ends_s, told_s = float(meant.ends_s), media.duration_s or 0.0
+    ends_s, actual_s = float(expected.ends_s), media.duration_s or 0.0
     for start_s, title in labels.chapters:
         if start_s > ends_s + _SAME_S:
             yield f"the chapter {title!r} begins at {start_s:g} s, but the video ends at {ends_s:.3f} s"
-    if labels.subtitles is not None and not meant.sounds and told_s > ends_s + _SUBTITLES_LATER_S:
-        yield f"the video ends at {ends_s:.3f} s, but the last subtitle at {told_s:.3f} s"
+    if labels.subtitles is not None and not expected.sounds and actual_s > ends_s + _SUBTITLES_LATER_S:
+        yield f"the video ends at {ends_s:.3f} s, but the last subtitle at {actual_s:.3f} s"
 
 
-def _check_times(media: MediaInfo, video: VideoInfo, meant: Meant) -> Iterable[str]:
+def _check_times(media: MediaInfo, video: VideoInfo, expected: Expected) -> Iterable[str]:
     # FFmpeg's muxer of AVI counts one more beside sound.
-    if video.frames is not None and video.frames < meant.frames:
-        yield f"the file says that it has {plural(video.frames, 'frame')}, but {meant.frames} were written"
-    if meant.ends_s is None or meant.plan.output.are_images:  # which have no times
+    if video.frames is not None and video.frames < expected.frames:
+        yield f"the file says that it has {plural(video.frames, 'frame')}, but {expected.frames} were written"
+    if expected.ends_s is None or expected.plan.output.are_images:  # which have no times
         return
     known = containers.known(media.container)
-    first_s, rate = float(meant.first_s or 0), meant.plan.rate
+    first_s, rate = float(expected.first_s or 0), expected.plan.rate
     begins_s = _begins_s(media, video)
-    may_be_late, fix = meant.first_s is not None, f". {_times_remedy(meant.plan)}"
-    tolerance_s = max(_TOLERANCE_S, _SAME_S + most_priming_s(one.sample_rate for one in meant.plan.sounds))
+    may_be_late, fix = expected.first_s is not None, f". {_times_remedy(expected.plan)}"
+    tolerance_s = max(_TOLERANCE_S, _SAME_S + most_priming_s(one.sample_rate for one in expected.plan.sounds))
     if rate is not None:  # NUT begins late by what the encoder reorders, and nothing mends that
         may_be_late &= known.has_boxes
         tolerance_s = min(_TOLERANCE_S, float(1 / rate / 2))
     if may_be_late and begins_s is not None and abs(begins_s - first_s) > tolerance_s:
         yield f"the first frame was written at {first_s:.3f} s, but the file has it at {begins_s:.3f} s{fix}"
-    lasts_s, told_s = float(meant.ends_s) - first_s, video.duration_s
+    lasts_s, actual_s = float(expected.ends_s) - first_s, video.duration_s
     # An MP4 file has two lengths. It depends on libav which one it reports, and FFmpeg writes one of them too short if
     # frames with their own times are reordered.
     is_unsure = known.guesses_length or (rate is None and known.has_boxes)
-    if told_s is not None and told_s < lasts_s - _TOLERANCE_S and not is_unsure:
-        yield f"{lasts_s:.3f} s of video were written, but the file says that it has {told_s:.3f} s"
+    if actual_s is not None and actual_s < lasts_s - _TOLERANCE_S and not is_unsure:
+        yield f"{lasts_s:.3f} s of video were written, but the file says that it has {actual_s:.3f} s"
 
 
 def _begins_s(media: MediaInfo, video: VideoInfo) -> float | None:

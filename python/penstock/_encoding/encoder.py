@@ -8,28 +8,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock._common.keywords import OF_SOURCE, explains, explains_as, given
 from penstock._common.messages import warn
-from penstock._common.ownership import check_owner
-from penstock._common.progress import Reporter
 from penstock._common.reports import EncoderStats
 from penstock._common.types import FrameData
-from penstock._encoding.encoder_base import EncoderBase
+from penstock._encoding.encoder_base import EncoderBase, first_plan
 from penstock._encoding.encoders import Quality
-from penstock._encoding.frame_check import frame_buffer, frame_size
-from penstock._encoding.intake import Intake
-from penstock._encoding.listed import by_quickest
 from penstock._encoding.output_pixel_format import AUTO
-from penstock._encoding.plan import EncodePlan, plan
-from penstock._encoding.rehearsal import needs_trial, working_plan
 from penstock._encoding.request import OddSize, Request
 from penstock._encoding.sound import Audio
-from penstock._encoding.timing import Origin
 from penstock._ffmpeg.command.settings import (
     DEFAULT_COLORS,
     DEFAULT_ENCODER_SETTINGS,
@@ -39,8 +30,6 @@ from penstock._ffmpeg.command.settings import (
 from penstock._native import Ticket, _seconds
 
 if TYPE_CHECKING:
-    import asyncio
-
     from penstock._decoding.decoder import Decoder
     from penstock._facts.info import MediaInfo
 
@@ -79,11 +68,11 @@ class Encoder(EncoderBase):
 
     **Fork.** After a ``fork``, the encoder is closed in the child and continues in the parent.
 
-    **Trial.** Penstock first tries unusual `options`, and pairs of container and codec that the page on formats doesn't
-    list. It encodes four small frames into a temporary file and reads them back, which takes 0.1 to 0.4 s, once per
-    process. If something that you asked for is lost, you get a `ValueError`. Other losses only cause an
-    `FFmpegWarning`. In an asyncio event loop, which a trial would hold up, the trial comes at the first ``await``, such
-    as ``async with Encoder(…)``, or at the first ``write``. Its errors then come there, and the encoder starts there.
+    **Rehearsal.** Penstock first tries unusual `options`, and pairs of container and codec that the page on formats
+    doesn't list. It encodes four small frames into a temporary file and reads them back, which takes 0.1 to 0.4 s, once
+    per process. If something that you asked for is lost, you get a `ValueError`. Other losses only cause an
+    `FFmpegWarning`. In an asyncio event loop, which a rehearsal would hold up, it comes at the first ``await``, such as
+    ``async with Encoder(…)``, or at the first ``write``. Its errors then come there, and the encoder starts there.
 
     **Size.** Without `size`, the first frame starts FFmpeg. Until then `converted_by`, `frame_bytes`, `pid` and
     `ffmpeg_policy` are None, and `lease` and `write_audio` raise a `ValueError`.
@@ -166,7 +155,7 @@ class Encoder(EncoderBase):
             type.
         FileNotFoundError, NotADirectoryError: if the output's folder doesn't exist, or is a file.
         IsADirectoryError, PermissionError: if the output is a folder, or can't be written.
-        EncoderError: if FFmpeg isn't found, doesn't start, or can't encode the frames of the trial.
+        EncoderError: if FFmpeg isn't found, doesn't start, or can't encode the frames of the rehearsal.
         OSError: if no descriptor, memory, process or thread is left.
         DecoderError: if an audio or subtitle file is no media file, or has no audio or subtitles.
     """
@@ -238,24 +227,7 @@ class Encoder(EncoderBase):
             progress=progress,
             settings=settings,
         )
-        self._begin(*_first_plan(request))
-
-    @classmethod
-    def _planned(cls, made: EncodePlan) -> Self:
-        """The encoder whose arguments were planned before."""
-        encoder = cls.__new__(cls)
-        encoder._begin(made, made.request.size is not None)
-        return encoder
-
-    def _begin(self, made: EncodePlan, is_ready: bool, origin: Origin | None = None) -> None:
-        super().__init__(origin or Origin())
-        self._plan = made
-        for lost in made.warnings:
-            warn(lost)
-        self._reporter = Reporter.of(made.request.progress, made.rate)
-        self._start_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-        if is_ready:
-            self._start(made)
+        self._begin(*first_plan(request))
 
     @classmethod
     @explains_as(__init__)
@@ -344,11 +316,11 @@ class Encoder(EncoderBase):
             progress=progress,
             settings=settings,
         )
-        found, origin = arguments_like_file(source, output, arguments)
-        for sentence in origin.lost:
+        found, time_check = arguments_like_file(source, output, arguments)
+        for sentence in time_check.lost:
             warn(sentence)
         encoder = cls.__new__(cls)
-        encoder._begin(*_first_plan(Request.of(output, found), is_like=True), origin)
+        encoder._begin(*first_plan(Request.of(output, found), is_like=True), time_check)
         return encoder
 
     def __enter__(self) -> Self:
@@ -534,57 +506,6 @@ class Encoder(EncoderBase):
         """
         intake = await self._start_in_loop()
         return await intake.queue_async(intake.take_samples, samples, timeout=timeout)
-
-    async def _start_in_loop(self, frame: FrameData | None = None, timeout: float | None = None) -> Intake:
-        """`_intake_for` for asyncio: the event loop goes on during a start."""
-        import asyncio  # slow to import; a program that uses asyncio has done so
-
-        loop = asyncio.get_running_loop()
-        if self._started is None or loop in self._start_locks:
-            async with self._start_locks.setdefault(loop, asyncio.Lock()):  # in the order of the calls
-                if self._started is None:
-                    await asyncio.to_thread(self._intake_for, frame, timeout)
-        return self._intake_for(frame, timeout)
-
-    def _intake_for(self, frame: FrameData | None = None, timeout: float | None = None) -> Intake:
-        """What takes frames. FFmpeg starts now if it has not, and `frame` or the request has the size."""
-        if self._started is None and (frame is not None or self._plan.request.size is not None):
-            check_owner("encoder", self._forks)
-            with self._starting:
-                if self._started is None:
-                    self._check_unstarted()
-                    checked = self._plan
-                    size = checked.request.size or frame_size(frame, checked.pixel_format, checked.form)
-                    made = working_plan(
-                        checked.request, size, timeout, checked.beside, is_like=self._origin.is_like
-                    )
-                    for lost in made.warnings:
-                        if lost not in checked.warnings:
-                            warn(lost)
-                    if frame is not None:  # before FFmpeg overwrites the output
-                        frame_buffer(frame, made.frames, form=made.form)
-                    self._plan = made
-                    self._start(made)
-        _ = self._session  # which must be there
-        return self._intake
-
-
-def _first_plan(request: Request, *, is_like: bool = False) -> tuple[EncodePlan, bool]:
-    """A plan to begin with, and whether the encoder can start by it. Frames may have to tell the size before.
-
-    In an event loop, which a trial would hold up, the plan is only checked. It is tried at the first ``await``.
-    """
-    size = request.size
-    request, beside = by_quickest(request)
-    if size is not None and _is_in_loop() and needs_trial(made := plan(request, size, beside)):
-        return working_plan(request, None, beside=made.beside), False
-    return working_plan(request, size, beside=beside, is_like=is_like), size is not None
-
-
-def _is_in_loop() -> bool:
-    """Whether an event loop runs on this thread."""
-    asyncio = sys.modules.get("asyncio")  # slow to import, and without it there is no loop
-    return asyncio is not None and asyncio._get_running_loop() is not None
 
 
 def _references(view: npt.NDArray[Any]) -> tuple[int, int]:

@@ -1,20 +1,27 @@
-"""The base of `Encoder`: a run of FFmpeg, and its end."""
+"""The base of `Encoder`: the start and the end of its FFmpeg."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, Self
+from weakref import WeakKeyDictionary
 
 from penstock._common import exits
 from penstock._common.messages import warn
 from penstock._common.ownership import check_owner
 from penstock._common.progress import Reporter
 from penstock._common.reports import Bottleneck, EncodeReport, EncoderStats
+from penstock._common.types import FrameData
+from penstock._encoding.frame_check import frame_buffer, frame_size
 from penstock._encoding.intake import Intake
-from penstock._encoding.plan import EncodePlan
+from penstock._encoding.listed import by_quickest
+from penstock._encoding.plan import EncodePlan, plan
+from penstock._encoding.rehearsal import needs_rehearsal, working_plan
+from penstock._encoding.request import Request
 from penstock._encoding.session import EncodeSession
-from penstock._encoding.timing import Origin
+from penstock._encoding.timing import FrameTimeCheck
 from penstock._native import AppliedPolicy
 from penstock.errors import ClosedError, EncoderError
 
@@ -29,13 +36,27 @@ class EncoderBase:
     _intake: Intake  # set by `_start`
     _reporter: Reporter | None = None
 
-    def __init__(self, origin: Origin) -> None:
+    @classmethod
+    def _planned(cls, made: EncodePlan) -> Self:
+        """The encoder whose arguments were planned before."""
+        encoder = cls.__new__(cls)
+        encoder._begin(made, made.request.size is not None)
+        return encoder
+
+    def _begin(self, made: EncodePlan, is_ready: bool, time_check: FrameTimeCheck | None = None) -> None:
         self._started: EncodeSession | None = None
         # For the start, and for the end of an encoder that has not started. A signal handler may `abort` in a start.
         self._starting = threading.RLock()
+        self._start_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self._forks = exits.forks
         self._ended_unstarted: str | None = None
-        self._origin = origin
+        self._time_check = time_check or FrameTimeCheck()
+        self._plan = made
+        for lost in made.warnings:
+            warn(lost)
+        self._reporter = Reporter.of(made.request.progress, made.rate)
+        if is_ready:
+            self._start(made)
 
     @property
     def report(self) -> EncodeReport | None:
@@ -178,9 +199,44 @@ class EncoderBase:
             )
         return self._started
 
+    async def _start_in_loop(self, frame: FrameData | None = None, timeout: float | None = None) -> Intake:
+        """`_intake_for` for asyncio: the event loop goes on during a start."""
+        import asyncio  # slow to import; a program that uses asyncio has done so
+
+        loop = asyncio.get_running_loop()
+        if self._started is None or loop in self._start_locks:
+            async with self._start_locks.setdefault(loop, asyncio.Lock()):  # in the order of the calls
+                if self._started is None:
+                    await asyncio.to_thread(self._intake_for, frame, timeout)
+        return self._intake_for(frame, timeout)
+
+    def _intake_for(self, frame: FrameData | None = None, timeout: float | None = None) -> Intake:
+        """What takes frames. FFmpeg starts now if it has not, and `frame` or the request has the size."""
+        if self._started is None and (frame is not None or self._plan.request.size is not None):
+            check_owner("encoder", self._forks)
+            with self._starting:
+                if self._started is None:
+                    self._check_unstarted()
+                    checked = self._plan
+                    size = checked.request.size or frame_size(
+                        frame, checked.pixel_format, checked.input_layout
+                    )
+                    made = working_plan(
+                        checked.request, size, timeout, checked.beside, is_like=self._time_check.is_like
+                    )
+                    for lost in made.warnings:
+                        if lost not in checked.warnings:
+                            warn(lost)
+                    if frame is not None:  # before FFmpeg overwrites the output
+                        frame_buffer(frame, made.frames, input_layout=made.input_layout)
+                    self._plan = made
+                    self._start(made)
+        _ = self._session  # which must be there
+        return self._intake
+
     def _start(self, plan: EncodePlan) -> None:
         title = self._titled(f"{plan.frames.width}x{plan.frames.height}")
-        session = EncodeSession(plan, title=title, reporter=self._reporter, origin=self._origin)
+        session = EncodeSession(plan, title=title, reporter=self._reporter, time_check=self._time_check)
         try:
             session.start()
             self._intake, self._started = Intake(session), session
@@ -219,3 +275,21 @@ class EncoderBase:
             # Finish a playable file of what was submitted. A second Ctrl-C propagates.
             self._session.finish_during(interrupt)
             raise
+
+
+def first_plan(request: Request, *, is_like: bool = False) -> tuple[EncodePlan, bool]:
+    """A plan to begin with, and whether the encoder can start by it. Frames may have to tell the size before.
+
+    In an event loop, which a rehearsal would hold up, the plan is only checked. It is tried at the first ``await``.
+    """
+    size = request.size
+    request, beside = by_quickest(request)
+    if size is not None and _is_in_loop() and needs_rehearsal(made := plan(request, size, beside)):
+        return working_plan(request, None, beside=made.beside), False
+    return working_plan(request, size, beside=beside, is_like=is_like), size is not None
+
+
+def _is_in_loop() -> bool:
+    """Whether an event loop runs on this thread."""
+    asyncio = sys.modules.get("asyncio")  # slow to import, and without it there is no loop
+    return asyncio is not None and asyncio._get_running_loop() is not None

@@ -14,7 +14,7 @@ import numpy as np
 from penstock._common.deadline import Deadline
 from penstock._common.tensors import OnDevice
 from penstock._common.types import Data
-from penstock._encoding.frame_form import PLAIN, FrameForm
+from penstock._encoding.input_layout import PLAIN, InputLayout
 from penstock._encoding.plan import EncodePlan
 from penstock._encoding.sound import checked_samples
 from penstock._encoding.sound_packets import PACKETS_A_SECOND, HeldSamples, Packet, Packets, SoundPackets
@@ -37,7 +37,7 @@ _KEPT_SIZES = 3
 _PIECE_S = Fraction(1, 4)
 
 
-class Item(NamedTuple):
+class QueuedFrame(NamedTuple):
     """A frame or samples that the feed has taken, and that its `queue` queues.
 
     Attributes:
@@ -150,8 +150,12 @@ class RawFeed:
         return self._slots.take()
 
     def take(
-        self, frame: Data | OnDevice, tick: int | None = None, form: FrameForm = PLAIN, number: int = 0
-    ) -> Item:
+        self,
+        frame: Data | OnDevice,
+        tick: int | None = None,
+        input_layout: InputLayout = PLAIN,
+        number: int = 0,
+    ) -> QueuedFrame:
         """Copies a frame.
 
         Raises:
@@ -160,22 +164,22 @@ class RawFeed:
         if isinstance(frame, OnDevice):
             slot = self._pool_of(frame.contents.nbytes).take()
             frame = frame.copy_to(slot)
-            if form == PLAIN:
+            if input_layout == PLAIN:
                 return self.take_lease(slot, tick)
-        return self._copied(frame, tick, form, number)
+        return self._copied(frame, tick, input_layout, number)
 
-    def take_lease(self, slot: _Slot, tick: int | None = None) -> Item:
+    def take_lease(self, slot: _Slot, tick: int | None = None) -> QueuedFrame:
         """Takes a leased slot that nobody else holds, without a copy if FFmpeg needs nothing before the frame."""
-        return Item(slot)
+        return QueuedFrame(slot)
 
-    def take_samples(self, samples: object) -> Item:
+    def take_samples(self, samples: object) -> QueuedFrame:
         if self._plan.audio_input is None:
             raise ValueError("the encoder has no AudioTrack. Create it with audio=AudioTrack(48000, 2)")
         array = checked_samples(samples, self._plan.audio_input)
         loud = int(np.count_nonzero(np.abs(array) > 1)) if array.dtype.kind == "f" else 0
-        return Item(array.tobytes(), is_sound=True, loud=loud)
+        return QueuedFrame(array.tobytes(), is_sound=True, loud=loud)
 
-    def queue(self, item: Item, timeout: float | None) -> Ticket:
+    def queue(self, item: QueuedFrame, timeout: float | None) -> Ticket:
         """Queues a frame or samples.
 
         Raises:
@@ -190,7 +194,7 @@ class RawFeed:
     def finish(self, timeout: float) -> None:
         """Queues what comes after the last frame. Can be repeated after a `StalledError`."""
 
-    def _copied(self, frame: Data, tick: int | None, form: FrameForm, number: int) -> Item:
+    def _copied(self, frame: Data, tick: int | None, input_layout: InputLayout, number: int) -> QueuedFrame:
         """Copies a frame.
 
         If the worker is idle, it gets a plain copy and converts it: a caller in step with real time waits only for the
@@ -198,28 +202,28 @@ class RawFeed:
         time with x264 ultrafast (2-core x86-64 VM, 2026-11-22), while FFmpeg has no CPU time to spare.
         """
         if self._conversion is not None and self.writer._oldest() is None:
-            return Item(form.fill(self._slots, frame, number))
-        return Item(form.fill(self._fed_slots, frame, number, self._conversion), is_fed=True)
+            return QueuedFrame(input_layout.fill(self._slots, frame, number))
+        return QueuedFrame(input_layout.fill(self._fed_slots, frame, number, self._conversion), is_fed=True)
 
     def _write_to(self, fd: FileIO, conversion: _Conversion | None, item_bytes: int) -> None:
         settings = self._plan.request.settings
-        knobs, queue_bytes = settings._knobs, settings._knobs.queue_bytes
+        overrides, queue_bytes = settings._overrides, settings._overrides.queue_bytes
         if queue_bytes is None:
             queue_bytes = max(QUEUE_BYTES, LEAST_QUEUE_FRAMES * item_bytes)
         queue_frames = QUEUE_FRAMES if settings.queue_items is None else settings.queue_items
         self.writer = Writer._converting(
             fd,
-            mode=knobs.mode,
+            mode=overrides.mode,
             queue_bytes=queue_bytes,
             # A piece of each sound may come with each frame.
             queue_items=queue_frames * (1 + len(self._plan.sounds)),
-            capacity_bytes=knobs.capacity_bytes,
+            capacity_bytes=overrides.capacity_bytes,
             policy=settings.policy,
             reader_copies=True,  # FFmpeg's pipe protocol calls read(2), which allows zero-copy
             conversion=conversion,
         )
 
-    def _count_clipped(self, item: Item) -> None:
+    def _count_clipped(self, item: QueuedFrame) -> None:
         if isinstance(item.memory, _Slot) and item.memory.clipped_samples:
             with self._counting:
                 self.clipped_samples += item.memory.clipped_samples
@@ -347,10 +351,10 @@ class NutFeed(RawFeed):
         # At a constant rate the number of the frame is known when it is queued.
         return bytes(_NutFeed._PREFIX_BYTES) if tick is None else self._native.prefix(tick, self._fed_bytes)
 
-    def take_lease(self, slot: _Slot, tick: int | None = None) -> Item:
+    def take_lease(self, slot: _Slot, tick: int | None = None) -> QueuedFrame:
         return self._copied(slot, tick, PLAIN, 0)
 
-    def queue(self, item: Item, timeout: float | None) -> Ticket:
+    def queue(self, item: QueuedFrame, timeout: float | None) -> Ticket:
         deadline, ticket = Deadline(timeout), None
         if item.is_sound:
             return self._queue_samples(item, deadline)
@@ -373,16 +377,16 @@ class NutFeed(RawFeed):
             if deadline.is_over():
                 raise deadline.late("the queue had no room", self.writer.stats.bytes_pending)
 
-    def _copied(self, frame: Data, tick: int | None, form: FrameForm, number: int) -> Item:
-        slot = form.fill(self._fed_slots, frame, number, self._conversion, self.prefix(tick))
-        return Item(slot, is_fed=True, tick=tick)
+    def _copied(self, frame: Data, tick: int | None, input_layout: InputLayout, number: int) -> QueuedFrame:
+        slot = input_layout.fill(self._fed_slots, frame, number, self._conversion, self.prefix(tick))
+        return QueuedFrame(slot, is_fed=True, tick=tick)
 
     @property
     def _times_s(self) -> tuple[Fraction, Fraction, Fraction]:
         first, last, step = self._native.times or (0, 0, 0)
         return first * TICK_S, last * TICK_S, step * TICK_S
 
-    def _queue_samples(self, item: Item, deadline: Deadline) -> Ticket:
+    def _queue_samples(self, item: QueuedFrame, deadline: Deadline) -> Ticket:
         audio = self._plan.audio_input
         assert audio is not None
         most_bytes = -(-audio.sample_rate // PACKETS_A_SECOND) * audio.sample_bytes

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock._common.tensors import Contents, OnDevice, contents_of, memory_of
-from penstock._encoding.frame_form import PLAIN, FrameForm
 from penstock._encoding.frame_remedies import (
     Wanted,
     dtype_remedy,
@@ -20,6 +19,7 @@ from penstock._encoding.frame_remedies import (
     size_remedy,
     squeezed,
 )
+from penstock._encoding.input_layout import PLAIN, InputLayout
 from penstock._ffmpeg.command.pixel_formats import FrameLayout, frame_layout
 from penstock._formats.pixel_formats import PIXEL_FORMATS, is_packed, is_reordered, of_channels
 
@@ -27,7 +27,7 @@ from penstock._formats.pixel_formats import PIXEL_FORMATS, is_packed, is_reorder
 _PIL_MODES = ("L", "RGB", "RGBA", "RGBX", "I;16", "F")
 
 
-def frame_size(frame: Any, pixel_format: str, form: FrameForm = PLAIN) -> tuple[int, int]:
+def frame_size(frame: Any, pixel_format: str, input_layout: InputLayout = PLAIN) -> tuple[int, int]:
     """Width and height of `frame` by its shape."""
     _check_is_memory(frame)
     remedy = "Pass size=(width, height) to the Encoder"
@@ -38,17 +38,19 @@ def frame_size(frame: Any, pixel_format: str, form: FrameForm = PLAIN) -> tuple[
     if samples is None or len(samples.shape) < 2 or 0 in samples.shape:
         channels = (*pixel.planes[0], 1)[2]
         sizes = ("height", "width", *map(str, pixel.planes[0][2:]))
-        wanted = " × ".join((str(channels), *sizes[:2]) if form.channels_first else sizes)
+        wanted = " × ".join((str(channels), *sizes[:2]) if input_layout.channels_first else sizes)
         got = "bytes" if samples is None or len(samples.shape) < 2 else samples.shape
         raise ValueError(
             f"the first frame of an encoder without size must have the shape {wanted}, not {got}. {remedy}"
         )
-    height, width = samples.shape[-2:] if form.channels_first else _rows_and_columns(samples.shape)
-    _check_shape(samples, Wanted(frame_layout(pixel_format, width, height), 0, form))
+    height, width = samples.shape[-2:] if input_layout.channels_first else _rows_and_columns(samples.shape)
+    _check_shape(samples, Wanted(frame_layout(pixel_format, width, height), 0, input_layout))
     return width, height
 
 
-def frame_buffer(frame: Any, layout: FrameLayout, number: int = 0, form: FrameForm = PLAIN) -> Any | OnDevice:
+def frame_buffer(
+    frame: Any, layout: FrameLayout, number: int = 0, input_layout: InputLayout = PLAIN
+) -> Any | OnDevice:
     """`frame` as an object with the buffer protocol, contiguous or not, rows first; or as one on a device, uncopied.
 
     If it has more than one dimension, its shape and dtype must be those of the layout and the form; axes of
@@ -59,24 +61,24 @@ def frame_buffer(frame: Any, layout: FrameLayout, number: int = 0, form: FrameFo
     Args:
         frame: a buffer (bytes, a NumPy array, a memoryview), a tensor, a PIL image, a ModernGL buffer.
         number: of frames that came before. With one, `layout` is also that of the first frame.
-        form: floats or channels first, if frames differ from their layout.
+        input_layout: floats or channels first, if frames differ from their layout.
 
     Raises:
         ValueError: it is not a frame of the layout. The message shows both, and what to write.
         TypeError: it is not a buffer.
     """
     _check_is_memory(frame)
-    wanted = Wanted(layout, number, form)
+    wanted = Wanted(layout, number, input_layout)
     if hasattr(frame, "mglo"):  # a moderngl.Buffer: a memoryview would map it and wait for the GPU
-        if form != PLAIN:
+        if input_layout != PLAIN:
             raise ValueError(
-                f"a moderngl.Buffer can't be used with {form.arguments}. Leave {form.arguments} out"
+                f"a moderngl.Buffer can't be used with {input_layout.arguments}. Leave {input_layout.arguments} out"
             )
         _check_size(Contents("bytes", frame.size, (frame.size,), "uint", 1, False), wanted)
         return frame
     _check_layout(frame, layout)
     memory, samples = _samples(frame, layout)
-    if form != PLAIN:
+    if input_layout != PLAIN:
         return _rows_first(memory, samples, wanted)
     if len(samples.shape) > 1 and layout.pixel_format in PIXEL_FORMATS:
         _check_shape(samples, wanted)
@@ -143,7 +145,7 @@ def _rows_first(memory: Any | OnDevice, samples: Contents, wanted: Wanted) -> An
 
 def _turned(frame: npt.NDArray[Any], wanted: Wanted) -> npt.NDArray[Any]:
     array = frame.reshape(wanted.shape)  # which only moves axes of length 1
-    if not wanted.form.channels_first:
+    if not wanted.input_layout.channels_first:
         return array
     return array.transpose(1, 2, 0).reshape(wanted.layout.planes[0])
 
@@ -178,7 +180,7 @@ def _fits(shape: tuple[int, ...], wanted: Wanted) -> bool:
         in_rows = (samples // layout.width, layout.width)
         one_by_one = (len(layout.planes), *layout.planes[0])
         return prod(shape) == samples and squeezed(shape) in (squeezed(in_rows), squeezed(one_by_one))
-    if wanted.form != PLAIN:
+    if wanted.input_layout != PLAIN:
         return squeezed(shape) == squeezed(wanted.shape)
     rows, *row = layout.planes[0]
     return squeezed(shape) in (squeezed((rows, *row)), squeezed((rows, prod(row))))
@@ -200,7 +202,7 @@ def _check_dtype(samples: Contents, wanted: Wanted) -> None:
 def _check_byte_order(samples: Contents, wanted: Wanted) -> None:
     """Refuses samples whose dtype tells the other byte order: their bytes would be read as other colors."""
     layout = wanted.layout
-    if samples.is_big_endian and wanted.form.value_range is not None:
+    if samples.is_big_endian and wanted.input_layout.value_range is not None:
         code = f"<f{samples.sample_bytes}"
         raise ValueError(
             f"the frame's floats must be little-endian, not big-endian. Pass frame.astype({code!r})"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from penstock._common.tensors import Contents
-from penstock._encoding.frame_form import FLOAT_BYTES, PLAIN, FrameForm
+from penstock._encoding.input_layout import FLOAT_BYTES, PLAIN, InputLayout
 from penstock._ffmpeg.command.pixel_formats import FrameLayout, frame_layout
 from penstock._formats.pixel_formats import PIXEL_FORMATS, blue_first, of_channels
 
@@ -39,31 +39,33 @@ class Wanted:
 
     layout: FrameLayout
     number: int
-    form: FrameForm
+    input_layout: InputLayout
 
     @property
     def kind(self) -> str:
         """The kind of the samples."""
-        return "float" if self.form.value_range is not None or self.layout.dtype[1] == "f" else "uint"
+        return "float" if self.input_layout.value_range is not None or self.layout.dtype[1] == "f" else "uint"
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of a packed frame."""
         rows, columns, *channels = self.layout.planes[0]
-        return (*(channels or [1]), rows, columns) if self.form.channels_first else self.layout.planes[0]
+        return (
+            (*(channels or [1]), rows, columns) if self.input_layout.channels_first else self.layout.planes[0]
+        )
 
     def has_dtype_of(self, samples: Contents) -> bool:
         """Whether a frame with these samples has the right dtype."""
-        is_scaled = self.form.value_range is not None
+        is_scaled = self.input_layout.value_range is not None
         sizes = FLOAT_BYTES if is_scaled else (self.layout.sample_bytes,)
         return samples.kind == self.kind and samples.sample_bytes in sizes
 
     def __str__(self) -> str:
-        if self.form == PLAIN:
+        if self.input_layout == PLAIN:
             return str(self.layout)
         whole = f"{self.kind}{8 * self.layout.sample_bytes}"
-        is_scaled = self.form.value_range is not None
-        samples = f"float16, float32 or float64 in {self.form.value_range}" if is_scaled else whole
+        is_scaled = self.input_layout.value_range is not None
+        samples = f"float16, float32 or float64 in {self.input_layout.value_range}" if is_scaled else whole
         return f"{self.shape} of {samples}"
 
 
@@ -82,7 +84,7 @@ def pil_mode(layout: FrameLayout) -> str | None:
 def dtype_remedy(samples: Contents, wanted: Wanted) -> str:
     """What to write for a frame whose dtype is wrong."""
     layout = wanted.layout
-    is_packed, is_scaled = len(layout.planes) == 1, wanted.form.value_range is not None
+    is_packed, is_scaled = len(layout.planes) == 1, wanted.input_layout.value_range is not None
     sibling = None
     if is_packed and samples.kind == "uint" and samples.sample_bytes < 4:
         sibling = of_channels((*layout.planes[0], 1)[2], samples.sample_bytes)
@@ -108,7 +110,7 @@ def size_remedy(samples: Contents, wanted: Wanted) -> str | None:
 def shape_remedy(samples: Contents, wanted: Wanted) -> str | None:
     """What to write for a frame of the wrong shape, so that its dtype is right, too; None if unknown."""
     layout, shape = wanted.layout, samples.shape
-    if wanted.form.channels_first:
+    if wanted.input_layout.channels_first:
         if shape == layout.planes[0]:
             return "leave channels_first=True out"
         if len(shape) > 2:  # the remedies below are for rows first

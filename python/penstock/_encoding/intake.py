@@ -11,9 +11,9 @@ from penstock._common.deadline import Deadline
 from penstock._common.tensors import OnDevice
 from penstock._common.types import FrameData
 from penstock._encoding import nut
-from penstock._encoding.feed import Item
+from penstock._encoding.feed import QueuedFrame
 from penstock._encoding.frame_check import frame_buffer
-from penstock._encoding.frame_form import PLAIN
+from penstock._encoding.input_layout import PLAIN
 from penstock._encoding.session import FULL, EncodeSession
 from penstock._ffmpeg.command.arguments import TICK_S
 from penstock._ffmpeg.command.pixel_formats import FrameLayout
@@ -34,7 +34,7 @@ class Intake:
 
     def __init__(self, session: EncodeSession) -> None:
         self.plan = session.plan
-        self._session, self._feed, self._origin = session, session.feed, session.origin
+        self._session, self._feed, self._time_check = session, session.feed, session.time_check
         # An asyncio.Lock belongs to the event loop that first waits for it.
         self._turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
             weakref.WeakKeyDictionary()
@@ -79,45 +79,45 @@ class Intake:
         Args:
             number: the frame's number in the video; None for the next one.
         """
-        self._origin.colors = getattr(frame, "_colors", None) or self._origin.colors
+        self._time_check.colors = getattr(frame, "_colors", None) or self._time_check.colors
         is_given = time_s is not None
         time_s = time_s if is_given else getattr(frame, "time_s", None)
         if self.plan.rate is None:
             if time_s is None:
-                raise self._origin.missing_time()
+                raise self._time_check.missing_time()
             self._feed.check_later(tick := nut.ticks(time_s))
             return tick
         if time_s is None:
-            self._origin.is_untimed = True
-        if time_s is None or (self._origin.is_asked and not is_given):
+            self._time_check.is_untimed = True
+        if time_s is None or (self._time_check.rate_given and not is_given):
             return None
         shown_s = float(nut.ticks(time_s) * TICK_S) if is_given else float(time_s)
         number = self.submitted if number is None else number
-        self._origin.check(self.plan, number, shown_s, is_given=is_given)
+        self._time_check.check(self.plan, number, shown_s, is_given=is_given)
         return None
 
-    def take(self, frame: FrameData, time_s: float | Fraction | None) -> Item:
+    def take(self, frame: FrameData, time_s: float | Fraction | None) -> QueuedFrame:
         """Copies a frame, for `queue`."""
         self.check_open()
-        form, number = self.plan.form, self.submitted
-        buffer = frame_buffer(frame, self.plan.frames, number, form)
-        return self._feed.take(buffer, self.tick_of(time_s, frame), form, number)
+        input_layout, number = self.plan.input_layout, self.submitted
+        buffer = frame_buffer(frame, self.plan.frames, number, input_layout)
+        return self._feed.take(buffer, self.tick_of(time_s, frame), input_layout, number)
 
-    def borrow(self, frame: FrameData, time_s: float | Fraction | None) -> Item:
+    def borrow(self, frame: FrameData, time_s: float | Fraction | None) -> QueuedFrame:
         """Takes a frame for `queue`, without a copy if FFmpeg gets it as it is."""
-        if self.plan.form != PLAIN or self.plan.stream is not None:
+        if self.plan.input_layout != PLAIN or self.plan.stream is not None:
             return self.take(frame, time_s)
         self.check_open()
         buffer = frame_buffer(frame, self.plan.frames, self.submitted)
         self.tick_of(time_s, frame)  # checks a time
-        return self._feed.take(buffer) if isinstance(buffer, OnDevice) else Item(buffer)
+        return self._feed.take(buffer) if isinstance(buffer, OnDevice) else QueuedFrame(buffer)
 
-    def take_samples(self, samples: object) -> Item:
+    def take_samples(self, samples: object) -> QueuedFrame:
         """Copies samples, for `queue`."""
         self.check_open()
         return self._feed.take_samples(samples)
 
-    def queue(self, item: Item, timeout: float | None) -> Ticket:
+    def queue(self, item: QueuedFrame, timeout: float | None) -> Ticket:
         """Queues a frame or samples; waits while the queue is full."""
         deadline = Deadline(timeout)
         try:
@@ -128,7 +128,7 @@ class Intake:
 
     async def queue_async(
         self,
-        take: Callable[[Unpack[Arguments]], Item],
+        take: Callable[[Unpack[Arguments]], QueuedFrame],
         *arguments: *Arguments,
         timeout: float | None,
     ) -> Ticket:
@@ -151,7 +151,7 @@ class Intake:
                 # It waits for the end of FFmpeg.
                 raise await asyncio.to_thread(session.failed) from broken
 
-    def take_back(self, slot: _Slot, tick: int | None, *, is_kept: bool) -> Item:
+    def take_back(self, slot: _Slot, tick: int | None, *, is_kept: bool) -> QueuedFrame:
         """Takes a leased slot for `queue`, and copies the frame if somebody else keeps the memory."""
         self.check_open()
         return self._feed.take(slot, tick) if is_kept else self._feed.take_lease(slot, tick)
@@ -160,7 +160,7 @@ class Intake:
         """What comes before a frame in its memory; None if nothing does. Without `tick`, it is written later."""
         return self._feed.prefix(tick)
 
-    def offer(self, item: Item, deadline: Deadline) -> None:
+    def offer(self, item: QueuedFrame, deadline: Deadline) -> None:
         """Queues a frame as `queue` does. If FFmpeg has failed, the error is that of the stream."""
         self._session.wait_for(self._feed.queue, deadline, FULL, item)
 

@@ -11,7 +11,7 @@ from penstock._encoding.feed import RawFeed
 from penstock._encoding.output import Destination
 from penstock._encoding.plan import EncodePlan
 from penstock._encoding.sound import AudioTrack, Sound
-from penstock._encoding.timing import Origin
+from penstock._encoding.timing import FrameTimeCheck
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.settings import DEFAULT_COLORS
 from penstock._ffmpeg.program.process import FFmpegProcess
@@ -19,7 +19,7 @@ from penstock._formats import encoders
 from penstock._formats.pixel_formats import has_alpha
 
 if TYPE_CHECKING:
-    from penstock._encoding.compare import Difference, Meant
+    from penstock._encoding.compare import Difference, Expected
     from penstock._encoding.pattern import Picture
 
 # The share of clipped samples from which on a report warns. Chosen: models overshoot a little in a few places, and a
@@ -62,19 +62,19 @@ class Judge:
     """Says what the result of an encode lacks.
 
     Args:
-        origin: where the frames come from.
+        time_check: where the frames come from.
         feed: what FFmpeg was fed.
     """
 
     def __init__(
         self,
         plan: EncodePlan,
-        origin: Origin,
+        time_check: FrameTimeCheck,
         feed: RawFeed,
         process: FFmpegProcess,
         destination: Destination,
     ) -> None:
-        self._plan, self._origin, self._feed = plan, origin, feed
+        self._plan, self._time_check, self._feed = plan, time_check, feed
         self._process, self._destination = process, destination
 
     def read_back(self, findings: Findings) -> Findings:
@@ -93,7 +93,7 @@ class Judge:
         """How the file differs from what was encoded; frame by frame if these are its `pictures`."""
         from penstock._encoding.compare import compare  # libav, where a file is read back
 
-        return compare(self._destination.url, self._meant(pictures))
+        return compare(self._destination.url, self._expected(pictures))
 
     def _lost_colors_of_images(self) -> Iterable[str]:
         """Which of the colors that were asked for the first of numbered images doesn't have."""
@@ -106,20 +106,20 @@ class Judge:
             first = str(plan.output.path) % int(str(plan.options.get("start_number", 1)))
         except (TypeError, ValueError):  # a name with a time
             return ()
-        return lost_colors_of_image(first, self._meant())
+        return lost_colors_of_image(first, self._expected())
 
-    def _meant(self, pictures: Sequence[Picture] = ()) -> Meant:
-        from penstock._encoding.compare import Meant
+    def _expected(self, pictures: Sequence[Picture] = ()) -> Expected:
+        from penstock._encoding.compare import Expected
 
         plan = self._plan
-        return Meant(
+        return Expected(
             plan,
             frames=self._feed.submitted,
             first_s=self._feed.first_s,
             ends_s=self._feed.ends_s if plan.keeps_times else None,
             sounds=self._written_sounds if plan.keeps_sound else (),
             pictures=pictures,
-            is_like=self._origin.is_like,
+            is_like=self._time_check.is_like,
         )
 
     @property
@@ -152,7 +152,7 @@ class Judge:
 
     def _clipping(self) -> list[str]:
         """That the range of values may be wrong, because more than a few samples were outside."""
-        value_range = self._plan.form.value_range
+        value_range = self._plan.input_layout.value_range
         if value_range is None or not self._feed.submitted:
             return []
         samples = self._feed.submitted * self._plan.frames.frame_bytes // self._plan.frames.sample_bytes
@@ -204,7 +204,7 @@ class Judge:
             *ignored,
             *self._unused_input(),
             *(self._lost_colors_of_images() if findings.is_read else ()),
-            *self._origin.warnings(self._plan, float(self._feed.video_s)),
+            *self._time_check.warnings(self._plan, float(self._feed.video_s)),
             *(*self._clipping(), *self._loudness(), *self._long_sound(), *self._feed.warnings),
         ]
         return [what for what in missing if what not in self._plan.warnings]

@@ -18,7 +18,7 @@ from penstock._decoding.plan import is_full, yuv_colors
 from penstock._encoding.encoders import AUTO_CODECS, LOSSLESS, encoder_for, software_encoder
 from penstock._encoding.output_pixel_format import AUTO
 from penstock._encoding.timecode import TIMECODE, check_timecode
-from penstock._encoding.timing import Origin
+from penstock._encoding.timing import FrameTimeCheck
 from penstock._facts.completeness import CHEAP_BYTES
 from penstock._facts.info import MediaInfo, VideoInfo
 from penstock._ffmpeg.command.arguments import format_seconds, frame_rate
@@ -136,7 +136,7 @@ def _lost_samples(video: VideoInfo, frames: str, arguments: Mapping[str, Any]) -
 
 def arguments_like_file(
     source: Decoder | MediaInfo, output: str | os.PathLike[str] | BinaryIO, given: Mapping[str, Any]
-) -> tuple[dict[str, Any], Origin]:
+) -> tuple[dict[str, Any], FrameTimeCheck]:
     """The arguments of an `Encoder` to `output` whose file is like `source`, and what its frames must be.
 
     Raises:
@@ -194,14 +194,14 @@ def arguments_like_file(
     lost += _lost_streams(media, video)
     if media.subtitles and "subtitles" not in arguments:
         lost.append(f"subtitles. Pass {argument('subtitles', 'subtitles.srt')} to add them")
-    is_asked, has_sound = "fps" in arguments, bool(found.get("audio"))
+    rate_given, has_sound = "fps" in arguments, bool(found.get("audio"))
     arguments = {**found, **arguments}
     if arguments["fps"] is None and not video.is_variable_frame_rate:
         arguments["nominal_fps"] = video.frame_rate
-    return arguments, Origin(
+    return arguments, FrameTimeCheck(
         lost=[LOST.format(what) for what in lost],
         is_like=True,
-        is_asked=is_asked,
+        rate_given=rate_given,
         source_s=_source_s(media, video, decoder, arguments) if has_sound else None,
     )
 

@@ -34,7 +34,7 @@ def is_read(output: Output) -> bool:
     return output.facts.is_read and not (video and codecs.known(video).is_raw)
 
 
-def can_be_tried(made: EncodePlan) -> bool:
+def can_be_rehearsed(made: EncodePlan) -> bool:
     """Whether an encode can be rehearsed: into one file that libav reads, by options that name no files."""
     output = made.output
     return (

@@ -48,7 +48,7 @@ class Destination:
         self._path = path = ordinary_path(output)
         self._file = file = None if path is None or output.is_several_files else OutputFile(path)
         self.url = f"file:{file.written}" if file is not None and file.is_beside else output.argument
-        self._sink = None if output.sink is None else Sink(output.sink)
+        self._sink = None if output.sink is None else ObjectWriter(output.sink)
         self.is_cut_short = False
         if output.is_image_sequence:
             output.path.parent.mkdir(parents=True, exist_ok=True)
@@ -380,7 +380,7 @@ def _is_mounted(path: Path) -> bool:
 _READ_BYTES = 64 << 10
 
 
-class Sink:
+class ObjectWriter:
     """Writes what FFmpeg puts out to a binary object, on a thread of its own. FFmpeg waits while ``write`` does.
 
     Attributes:

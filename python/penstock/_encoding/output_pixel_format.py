@@ -100,7 +100,7 @@ def _option(options: Mapping[str, object], name: str) -> str | None:
     return next((str(value) for given, value in options.items() if given.partition(":")[0] == name), None)
 
 
-def asked_format(asked: str) -> str | None:
+def requested_format(asked: str) -> str | None:
     """The pixel format that is asked for by ``output_pixel_format=asked``: `AUTO` if it is ours to choose, and None if
     it is FFmpeg's.
 
@@ -260,7 +260,7 @@ def _losses(
     """What a video of `chosen` loses of frames like `source`, in sentences that name the fix."""
     best = closest(replace(chosen, has_alpha=source.has_alpha, depth=source.depth), known)
     kept_by = argument("output_pixel_format", best.name)
-    meant = f"Pass {argument('output_pixel_format', chosen.name)} to accept the loss"
+    remedy = f"Pass {argument('output_pixel_format', chosen.name)} to accept the loss"
     prores = f"{argument('codec', 'prores_ks')} (.mov)"
     if source.has_alpha and not chosen.has_alpha:
         keeps = _PNG_KEEPS if are_images else f"{prores}, libvpx-vp9 (.webm) or ffv1 (.mkv) keeps it"
@@ -269,13 +269,13 @@ def _losses(
         if best.has_alpha:
             keeps = f"{kept_by} keeps it"
         if (without := with_unused_alpha(source.name)) is not None:
-            meant += f", or {argument('pixel_format', without)} if the frames have no alpha"
-        yield f"the frames' alpha is dropped, because {codec} video of {chosen.name} has none. {keeps}. {meant}"
+            remedy += f", or {argument('pixel_format', without)} if the frames have no alpha"
+        yield f"the frames' alpha is dropped, because {codec} video of {chosen.name} has none. {keeps}. {remedy}"
     if not is_gray(source.name) and is_gray(chosen.name):
-        yield f"the frames' colors are dropped, because {codec} video of {chosen.name} has none. {meant}"
+        yield f"the frames' colors are dropped, because {codec} video of {chosen.name} has none. {remedy}"
     if source.kind == "xyz" != chosen.kind:  # a kind of samples
         clipped = f"the frames' XYZ samples become {chosen.kind.upper()}, in the gamut of sRGB"
-        yield f"{clipped}. {argument('codec', 'rawvideo')} (.nut) keeps them. {meant}"
+        yield f"{clipped}. {argument('codec', 'rawvideo')} (.nut) keeps them. {remedy}"
     if source.depth > chosen.depth:
         keeps = "ffv1 (.mkv) keeps 16" if chosen.depth >= 10 else f"{prores} keeps 10, and ffv1 (.mkv) 16"
         if are_images:
@@ -289,4 +289,4 @@ def _losses(
             if best.depth < source.depth:
                 keeps += f", and {argument('codec', 'ffv1')} (.mkv) {min(source.depth, 16)}"
         few = f"the frames' {source.depth} bits per sample become {chosen.depth}"
-        yield f"{few}, because {codec} video of {chosen.name} has no more. {keeps}. {meant}"
+        yield f"{few}, because {codec} video of {chosen.name} has no more. {keeps}. {remedy}"

@@ -15,11 +15,13 @@ from av.error import FFmpegError as LibavError
 from penstock._decoding.planes import plane_rows
 from penstock._encoding.encoders import LOSSLESS
 from penstock._encoding.sound import AudioTrack
-from penstock._formats.pixel_formats import has_palette
+from penstock._formats.pixel_formats import has_palette, of_channels
 
 if TYPE_CHECKING:
     from penstock._encoding.plan import EncodePlan
 
+#: The pixel format in which pictures are compared.
+COMPARED = str(of_channels(3, 1))
 # When frames are shown that come with their times, in seconds. Chosen: not evenly, but in steps that GIF has, too.
 _TIMES_S = (Fraction(0), Fraction(1, 25), Fraction(3, 25), Fraction(5, 25))
 _TONE_S, _TONE_HZ = Fraction(1, 5), 440
@@ -57,9 +59,8 @@ class Picture:
             # As gray, for example, if the video has no colors.
             shown = plan.output_pixel_format or layout.pixel_format
             shown = layout.pixel_format if has_palette(shown) else shown
-            # As pictures are compared.
-            rgb: Any = frame.reformat(format=shown).reformat(format="rgb24").to_ndarray()
-            exact: Any = frame.reformat(format="rgb24").to_ndarray()
+            rgb: Any = frame.reformat(format=shown).reformat(format=COMPARED).to_ndarray()
+            exact: Any = frame.reformat(format=COMPARED).to_ndarray()
         except (LibavError, ValueError):
             noise = np.random.default_rng(int(time_s * 1000)).integers(0, 256, layout.frame_bytes, np.uint8)
             return cls(time_s, noise, None)

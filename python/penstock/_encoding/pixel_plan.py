@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import NamedTuple
 
-from penstock._encoding.frame_form import FrameForm
+from penstock._encoding.input_layout import InputLayout
 from penstock._encoding.request import Request
 from penstock._ffmpeg.command.arguments import PALETTE_FILTERS, check_even, conversion_filters
 from penstock._ffmpeg.command.colors import VideoColors, jpeg_pixel_format
@@ -33,7 +33,7 @@ class Video(NamedTuple):
     codec: str
     options: Mapping[str, object]
     pixel_format: str
-    form: FrameForm
+    input_layout: InputLayout
     size: tuple[int, int]
     output_pixel_format: str | None
     asked_colors: Colors
@@ -105,4 +105,4 @@ def _native(
         vflip=vflip,
         odd_size=odd_size if is_fitted else "keep",
     )
-    return native_conversion(request.settings._knobs.convert, make)
+    return native_conversion(request.settings._overrides.convert, make)

@@ -11,10 +11,10 @@ from typing import NamedTuple, get_args
 
 from penstock._common.messages import argument
 from penstock._encoding import container, crash_safety, encoders, sound
-from penstock._encoding.frame_form import FrameForm
+from penstock._encoding.input_layout import InputLayout
 from penstock._encoding.labels import NO_LABELS, Labels
 from penstock._encoding.nut import NutStream
-from penstock._encoding.output_pixel_format import asked_format, output_format, unused_colors
+from penstock._encoding.output_pixel_format import output_format, requested_format, unused_colors
 from penstock._encoding.pixel_plan import Pixels, Video, pixels_of
 from penstock._encoding.request import OddSize, Request
 from penstock._encoding.sound import AudioTrack, Sound
@@ -107,7 +107,7 @@ class EncodePlan:
         options: FFmpeg's options for the output, without those that other attributes have.
         rate: frames per second; None if each frame comes with its time.
         pixel_format: that of the frames that the caller writes.
-        form: how these frames differ from it.
+        input_layout: how these frames differ from it.
         output_pixel_format: of the video; None if FFmpeg is to choose it.
         colors: the colors of a YUV video; None for other videos, and if filters may change them.
         sounds: what comes with the picture.
@@ -128,7 +128,7 @@ class EncodePlan:
     options: Mapping[str, object]
     rate: Fraction | None
     pixel_format: str
-    form: FrameForm
+    input_layout: InputLayout
     output_pixel_format: str | None
     colors: VideoColors | None
     sounds: tuple[Sound, ...]
@@ -190,8 +190,8 @@ class EncodePlan:
         """The argument by which this encode takes other frames than `other`, for messages; None if it does not."""
         wanted = {
             "pixel_format": (self.pixel_format, other.pixel_format),
-            "value_range": (self.form.value_range, other.form.value_range),
-            "channels_first": (self.form.channels_first, other.form.channels_first),
+            "value_range": (self.input_layout.value_range, other.input_layout.value_range),
+            "channels_first": (self.input_layout.channels_first, other.input_layout.channels_first),
         }
         different = (argument(name, own) for name, (own, others) in wanted.items() if own != others)
         return next(different, None)
@@ -238,7 +238,7 @@ def plan(request: Request, size: tuple[int, int] | None, beside: Beside | None =
         options=video.options,
         rate=rate,
         pixel_format=video.pixel_format,
-        form=video.form,
+        input_layout=video.input_layout,
         output_pixel_format=video.output_pixel_format,
         colors=video.colors if has_yuv and not _is_filtered(video.options) else None,
         sounds=beside.sounds,
@@ -267,9 +267,9 @@ def _video(request: Request, destination: _Destination, size: tuple[int, int]) -
     is_lossless = request.quality == encoders.LOSSLESS
     codec = encoders.encoder_for(request.codec, program, output, is_lossless=is_lossless, frames=pixel_format)
     check_choice("odd_size", request.odd_size, get_args(OddSize))
-    form = FrameForm.of(pixel_format, request.value_range, request.channels_first)
+    input_layout = InputLayout.of(pixel_format, request.value_range, request.channels_first)
     options = _with_quality(program, codec, given, request, are_images=output.are_images)
-    asked = asked_format(request.output_pixel_format)
+    asked = requested_format(request.output_pixel_format)
     asked_colors = with_range_of(request.colors, pixel_format, asked)
     chosen = output_format(
         program,
@@ -291,7 +291,9 @@ def _video(request: Request, destination: _Destination, size: tuple[int, int]) -
         *unused_colors(codec, pixel_format, chosen.name, asked_colors, colors.range),
         *_recoloring_warnings(options, asked_colors),
     )
-    return Video(codec, options, pixel_format, form, size, chosen.name, asked_colors, colors, warnings)
+    return Video(
+        codec, options, pixel_format, input_layout, size, chosen.name, asked_colors, colors, warnings
+    )
 
 
 def _held(

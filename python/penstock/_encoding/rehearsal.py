@@ -22,13 +22,13 @@ from penstock._common.log import logger
 from penstock._common.messages import argument, silenced
 from penstock._encoding import encoders
 from penstock._encoding.intake import Intake
-from penstock._encoding.listed import can_be_tried, is_listed, is_listed_sound
+from penstock._encoding.listed import can_be_rehearsed, is_listed, is_listed_sound
 from penstock._encoding.output_pixel_format import AUTO
 from penstock._encoding.plan import Beside, EncodePlan, plan
 from penstock._encoding.request import Request
 from penstock._encoding.session import EncodeSession
 from penstock._encoding.sound import AudioFile, AudioTrack, Sound, zeros_arguments
-from penstock._encoding.timing import Origin
+from penstock._encoding.timing import FrameTimeCheck
 from penstock._ffmpeg.command.arguments import SAMPLES
 from penstock._ffmpeg.command.settings import DEFAULT_COLORS
 from penstock._ffmpeg.program import capabilities
@@ -48,7 +48,8 @@ _SMALL = 64
 _ALIGNED = 4
 # Guessed: a driver takes up to 2 s to load when its files are not cached. FFmpeg 5.1 hangs with SVT-AV1 in MPEG-TS.
 _PATIENCE_S = 10.0
-# Chosen: a trial on a busy machine, whose FFmpeg shows signs of life, may take as long as nobody would wait for twice.
+# Chosen: a rehearsal on a busy machine, whose FFmpeg shows signs of life, may take as long as nobody would wait for
+# twice.
 _MOST_S = 60.0
 # A sound that begins so late is not in four frames.
 _LATE_S = 0.1
@@ -59,11 +60,11 @@ _OF_ANY_SIZE = ("colors", "sound", "times")
 _UNUSED = re.compile(r"AVOption (\S+) .* has not been used for any stream")
 # What FFmpeg's messages begin with.
 _COMPONENTS = re.compile(r"(?:\[[^\]]+\] )*")
-# What FFmpeg's messages call the file of a trial.
-_TRIAL_NAME = re.compile(r"(file:)?/\S*/penstock-\w+/rehearsal(\.\w+)*")
-# Where the file of a failed trial was, which is removed.
-_TRIAL_LEFT = re.compile(r"\. FFmpeg's unfinished file is [^\n]*")
-# The container of a trial where the user's is several files, a URL, or none that libav reads.
+# What FFmpeg's messages call the file of a rehearsal.
+_REHEARSAL_NAME = re.compile(r"(file:)?/\S*/penstock-\w+/rehearsal(\.\w+)*")
+# Where the file of a failed rehearsal was, which is removed.
+_REHEARSAL_LEFT = re.compile(r"\. FFmpeg's unfinished file is [^\n]*")
+# The container of a rehearsal where the user's is several files, a URL, or none that libav reads.
 _READABLE = ".mkv"
 # What FFmpeg decodes a sound to, as the samples of an `AudioTrack`.
 _DTYPES = {
@@ -119,14 +120,14 @@ def working_plan(
 
     Args:
         size: width and height in pixels; None only checks the request.
-        timeout: seconds to wait for trials; None for any.
+        timeout: seconds to wait for rehearsals; None for any.
         beside: as for `plan`.
         is_like: the colors and the time code are those of a source, and nobody has asked for them.
 
     Raises:
         EncoderError: FFmpeg can't encode it, and says why.
         ValueError: the file would not have what the caller asked for.
-        StalledError: the trials took longer than `timeout`.
+        StalledError: the rehearsals took longer than `timeout`.
     """
     deadline, skipped = Deadline(timeout), list[str]()
     made = plan(request, size, beside)
@@ -141,17 +142,17 @@ def working_plan(
             return _chosen(found, skipped)
         skipped.append(found)
     if _is_rehearsed(made):
-        made = _tried(made, size, deadline, is_like=is_like)
+        made = _rehearsed(made, size, deadline, is_like=is_like)
     return _chosen(made, skipped) if skipped else made
 
 
-def needs_trial(made: EncodePlan) -> bool:
+def needs_rehearsal(made: EncodePlan) -> bool:
     """Whether `working_plan` tries the plan, which takes a while."""
     return bool(encoders.hardware_encoders(made.request.codec)) or _is_rehearsed(made)
 
 
 def _is_rehearsed(made: EncodePlan) -> bool:
-    return made.request.settings._knobs.rehearse and not is_listed(made) and can_be_tried(made)
+    return made.request.settings._overrides.rehearse and not is_listed(made) and can_be_rehearsed(made)
 
 
 def _chosen(made: EncodePlan, skipped: list[str]) -> EncodePlan:
@@ -176,14 +177,14 @@ def _by_hardware(request: Request, size: Size, deadline: Deadline, beside: Besid
     ]
     if verdict.failure is not None:
         # For a wrong value of an option, FFmpeg explains it on the next line.
-        said = [line for line in verdict.failure.stderr.splitlines() if "[Eval]" not in line]
-        said = said or [str(verdict.failure)]
-        why.append(_COMPONENTS.sub("", said[0], count=1))
+        lines = [line for line in verdict.failure.stderr.splitlines() if "[Eval]" not in line]
+        lines = lines or [str(verdict.failure)]
+        why.append(_COMPONENTS.sub("", lines[0], count=1))
     why += filter(None, [verdict.unsure])
     return f"{codec}: {why[0]}" if why else made
 
 
-def _tried(made: EncodePlan, size: Size, deadline: Deadline, *, is_like: bool) -> EncodePlan:
+def _rehearsed(made: EncodePlan, size: Size, deadline: Deadline, *, is_like: bool) -> EncodePlan:
     """The plan, once a rehearsal has shown that it works, or another one that does."""
     made = _without_lost_reordering(_without_late_copies(made, size), size, deadline)
     verdict = _verdict_at(made, deadline, _small(size), size)
@@ -252,10 +253,10 @@ def _check(made: EncodePlan, verdict: Verdict, *, is_like: bool) -> None:
 
 
 def _renamed(failure: FFmpegError, name: str) -> FFmpegError:
-    """The failure with the name of the user's output in place of the trial's, whose frames are not the user's."""
+    """The failure with the name of the user's output in place of the rehearsal's, whose frames are not the user's."""
     message, reason, stderr = (
-        _TRIAL_NAME.sub(lambda _: name, _TRIAL_LEFT.sub("", text)).replace(
-            "FFmpeg encoded", "In a trial, FFmpeg encoded", 1
+        _REHEARSAL_NAME.sub(lambda _: name, _REHEARSAL_LEFT.sub("", text)).replace(
+            "FFmpeg encoded", "In a rehearsal, FFmpeg encoded", 1
         )
         for text in (str(failure), failure.reason, failure.stderr)
     )
@@ -319,8 +320,8 @@ _REMEDIES = (
 
 _verdicts: dict[tuple[object, ...], Verdict] = {}
 # Those that are going on, or ended after their callers' time was over. A fork has not their threads.
-_trials: dict[tuple[object, ...], Future[Verdict]] = {}
-at_fork(after_in_child=_trials.clear)
+_rehearsals: dict[tuple[object, ...], Future[Verdict]] = {}
+at_fork(after_in_child=_rehearsals.clear)
 
 
 def _verdict_at(made: EncodePlan, deadline: Deadline, *sizes: Size) -> Verdict:
@@ -334,15 +335,15 @@ def _verdict_at(made: EncodePlan, deadline: Deadline, *sizes: Size) -> Verdict:
     key = (made.program, sizes, made.rate, *asked, *output, *made.arguments[:-1], *sounds)
     if (known := _verdicts.get(key)) is not None:
         return known
-    trial = _trials.get(key)
-    if trial is None:
-        trial = Future()
+    rehearsal = _rehearsals.get(key)
+    if rehearsal is None:
+        rehearsal = Future()
         # In this context, which says how messages name options.
-        work = partial(copy_context().run, _try, trial, made, dict.fromkeys(sizes))
+        work = partial(copy_context().run, _rehearse, rehearsal, made, dict.fromkeys(sizes))
         Thread(target=work, name="penstock-rehearsal").start()
-        _trials[key] = trial  # now, so that nobody waits for a thread that the system has refused
+        _rehearsals[key] = rehearsal  # now, so that nobody waits for a thread that the system has refused
     try:
-        verdict = trial.result(deadline.left_s())
+        verdict = rehearsal.result(deadline.left_s())
     except TimeoutError:
         raise StalledError(
             f"{made.codec} in {made.output.container_name} is still being tried. No frame is queued. Call again",
@@ -350,8 +351,8 @@ def _verdict_at(made: EncodePlan, deadline: Deadline, *sizes: Size) -> Verdict:
         ) from None
     finally:
         # One that goes on stays, for the next call to wait for.
-        if trial.done():
-            _trials.pop(key, None)
+        if rehearsal.done():
+            _rehearsals.pop(key, None)
     logger.info("rehearsed %s in %s: %s", made.codec, made.output.container_name, verdict)
     # A failure may pass, as that of a full disk; but hardware that is not there stays away.
     if len(sizes) == 1 or (verdict.failure is None and verdict.unsure is None):
@@ -359,7 +360,7 @@ def _verdict_at(made: EncodePlan, deadline: Deadline, *sizes: Size) -> Verdict:
     return verdict
 
 
-def _try(trial: Future[Verdict], made: EncodePlan, sizes: Iterable[Size]) -> None:
+def _rehearse(rehearsal: Future[Verdict], made: EncodePlan, sizes: Iterable[Size]) -> None:
     """Rehearses at these sizes until one succeeds. On a thread, so that it goes on when a caller's time is over."""
     try:
         for size in sizes:  # some encoders need more pixels than few
@@ -367,11 +368,11 @@ def _try(trial: Future[Verdict], made: EncodePlan, sizes: Iterable[Size]) -> Non
             depends_on_size = any(one.kind not in _OF_ANY_SIZE for one in verdict.differences)
             if verdict.failure is None and not depends_on_size:
                 break
-    # Whoever waits for the trial gets it.
+    # Whoever waits for the rehearsal gets it.
     except BaseException as error:
-        trial.set_exception(error)
+        rehearsal.set_exception(error)
     else:
-        trial.set_result(verdict)
+        rehearsal.set_result(verdict)
 
 
 def rehearse(made: EncodePlan, size: Size) -> Verdict:
@@ -386,7 +387,7 @@ def rehearse(made: EncodePlan, size: Size) -> Verdict:
         return Verdict(unsure=f"the encode couldn't be tried before its first frame: {error}")
     try:
         with silenced():
-            return _compared(_trial(made, Path(folder), size), Deadline(_MOST_S))
+            return _compared(_rehearsal_of(made, Path(folder), size), Deadline(_MOST_S))
     except EncoderError as failure:
         return Verdict(failure.with_traceback(None))  # whose frames hold the pictures
     except StalledError as stalled:
@@ -400,11 +401,11 @@ def _small(size: Size) -> Size:
     return width, height
 
 
-def _trial(made: EncodePlan, folder: Path, size: Size) -> EncodePlan:
+def _rehearsal_of(made: EncodePlan, folder: Path, size: Size) -> EncodePlan:
     """The plan of the same encode into a file in `folder`."""
     request, options = made.request, dict(made.request.options or {})
     ending = made.output.ending
-    if not can_be_tried(made):
+    if not can_be_rehearsed(made):
         ending, _ = _READABLE, options.pop("f", None)
     path = folder / f"rehearsal{ending}"
     request = replace(request, output=path, options=options, value_range=None, channels_first=False)
@@ -448,7 +449,7 @@ def _compared(made: EncodePlan, patience: Deadline) -> Verdict:
     from penstock._encoding.pattern import pictures_for, tone  # libav, where it is needed
 
     pictures = []
-    session = EncodeSession(made, title="<rehearsal>", reporter=None, origin=Origin())
+    session = EncodeSession(made, title="<rehearsal>", reporter=None, time_check=FrameTimeCheck())
     intake = Intake(session)
     try:
         session.start()

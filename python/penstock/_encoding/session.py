@@ -21,7 +21,7 @@ from penstock._encoding.feed import feed_of
 from penstock._encoding.judging import EMPTY, Findings, Judge
 from penstock._encoding.output import Destination, ReplacedError
 from penstock._encoding.plan import EncodePlan
-from penstock._encoding.timing import Origin
+from penstock._encoding.timing import FrameTimeCheck
 from penstock._ffmpeg.program.process import (
     FFmpegProcess,
     Session,
@@ -51,7 +51,7 @@ class EncodeSession(Session):
     """A running FFmpeg that encodes the frames of `plan`.
 
     Attributes:
-        origin: where the frames come from.
+        time_check: where the frames come from.
         feed: what FFmpeg is fed.
         judge: what says what the result lacks.
         outcome: the result of `close`, or why there is none, which every later call raises: a `ClosedError` after
@@ -61,7 +61,9 @@ class EncodeSession(Session):
     kind = "encoder"
     error = EncoderError
 
-    def __init__(self, plan: EncodePlan, *, title: str, reporter: Reporter | None, origin: Origin) -> None:
+    def __init__(
+        self, plan: EncodePlan, *, title: str, reporter: Reporter | None, time_check: FrameTimeCheck
+    ) -> None:
         self.destination = destination = Destination(plan.output)
         process = FFmpegProcess(
             plan.program,
@@ -75,9 +77,9 @@ class EncodeSession(Session):
             error=EncoderError,
         )
         super().__init__(process, title, plan.request.settings.stall_timeout, destination.new_file)
-        self.plan, self.origin = plan, origin
+        self.plan, self.time_check = plan, time_check
         self.feed = feed_of(plan)
-        self.judge = Judge(plan, origin, self.feed, process, destination)
+        self.judge = Judge(plan, time_check, self.feed, process, destination)
         self.outcome: EncodeReport | PenstockError | None = None
         self._reporter = reporter
         self._closing_at_s: float | None = None
@@ -377,7 +379,7 @@ class EncodeSession(Session):
             elapsed_s=elapsed_s,
             fps=self.process.frames / elapsed_s,
             warnings=(
-                *self.origin.lost,
+                *self.time_check.lost,
                 *plan.warnings,
                 *filter(None, [destination.warning]),
                 *messages,

@@ -249,11 +249,11 @@ class SoundPackets(Packets):
             # FFmpeg 5.1 reads nothing of FLAC of 32 bits, and succeeds.
             is_empty = self._last is None and (not self._sound.is_copied or self._sound.has_some())
             return f"FFmpeg can't read the audio of {self._source}: none came" if is_empty else None
-        said = (
+        reason = (
             summarize(self._process.log.text, self._sound.input_arguments[-1])
             or f"FFmpeg {self._process.ending}"
         )
-        return f"the audio of {self._source} is incomplete: {said}"
+        return f"the audio of {self._source} is incomplete: {reason}"
 
     @property
     def warning(self) -> str | None:
@@ -263,8 +263,8 @@ class SoundPackets(Packets):
 
         source = self._sound.input_arguments[-1]
         if damage := reported_damage(self._process, source, self._sound.container):
-            said = summarize("\n".join(damage), source)
-            return f"the audio of {self._source} may be damaged: {said}"
+            lines = summarize("\n".join(damage), source)
+            return f"the audio of {self._source} may be damaged: {lines}"
         if (reason := self._sound.why_short()) is not None:
             return f"the audio of {self._source} is incomplete: {reason}"
         if self._pauses_s and not self._sound.holds_pauses:

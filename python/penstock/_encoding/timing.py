@@ -19,13 +19,13 @@ LAST_FRAME_S = 0.25
 
 
 @dataclass(slots=True)
-class Origin:
+class FrameTimeCheck:
     """Where the frames of an encode come from, and whether they come in time.
 
     Attributes:
         lost: what the result does not have of the source of `Encoder.like`, in sentences for the report.
         is_like: the encoder was made by `Encoder.like`.
-        is_asked: the caller of `Encoder.like` gave the rate.
+        rate_given: the caller of `Encoder.like` gave the rate.
         source_s: how long the picture of the source lasts, whose sound was kept, or only the sound's part of it if the
             rate varies; None if nothing depends on it.
         zero_s: the time of frame 0, by the times of the frames that came; None before the first.
@@ -37,7 +37,7 @@ class Origin:
 
     lost: Sequence[str] = ()
     is_like: bool = False
-    is_asked: bool = False
+    rate_given: bool = False
     source_s: float | None = None
     zero_s: float | None = None
     last_s: float = 0.0
@@ -46,13 +46,13 @@ class Origin:
     colors: VideoColors | None = None
 
     @property
-    def chose_rate(self) -> bool:
+    def rate_from_source(self) -> bool:
         """Whether `Encoder.like` chose the rate, or that it varies."""
-        return self.is_like and not self.is_asked
+        return self.is_like and not self.rate_given
 
     def missing_time(self) -> ValueError:
         """The error of a frame without its time, at a variable rate."""
-        if self.chose_rate:
+        if self.rate_from_source:
             return ValueError(
                 "the frame has no time, but Encoder.like keeps the times of the source's frames. Use "
                 "encoder.write(changed, time_s=frame.time_s)"
@@ -76,10 +76,10 @@ class Origin:
         """
         assert plan.rate is not None
         place_s, limit_s = float(number / plan.rate), min(_ROUNDED_S, float(1 / plan.rate / 2))
-        is_strict = plan.output.facts.holds_times if self.chose_rate else is_given
+        is_strict = plan.output.facts.holds_times if self.rate_from_source else is_given
         # A caller who gave the rate counts from 0. Other times may begin anywhere: those of a part, for example.
-        zero_s = 0.0 if is_given and not self.chose_rate else self.zero_s
-        begins_again = not (is_given or self.chose_rate) and time_s <= self.last_s  # a second clip
+        zero_s = 0.0 if is_given and not self.rate_from_source else self.zero_s
+        begins_again = not (is_given or self.rate_from_source) and time_s <= self.last_s  # a second clip
         if zero_s is None or begins_again:
             zero_s = self.zero_s = time_s - place_s
         self.last_s = time_s
@@ -88,7 +88,7 @@ class Origin:
             return
         if not is_strict:
             self.moved_s = max(self.moved_s, moved_s)
-        elif self.chose_rate:
+        elif self.rate_from_source:
             raise ValueError(
                 f"the frame's time is {time_s:.6f} s, but it would be shown at {zero_s + place_s:.6f} s, because "
                 f"frames before it were skipped, added or repeated. Pass {argument('fps', None)} to Encoder.like to "
@@ -108,7 +108,7 @@ class Origin:
             moved = f"frames are shown up to {self.moved_s:.3f} s away from their times"
             yield (
                 f"{moved}, because {plan.output.container_name} stores no times. Write mp4, mov, mkv or webm"
-                if self.chose_rate
+                if self.rate_from_source
                 else f"{moved} with {rate_argument(plan.rate)}. Pass {argument('fps', None)} to keep the times, or "
                 "write np.asarray(frame), which has no time"
             )
@@ -134,11 +134,11 @@ class Origin:
         if self.colors is None or plan.colors is None or is_gray(plan.pixel_format):
             return
         for name in ("matrix", "range"):
-            has, told = getattr(self.colors, name), getattr(plan.colors, name)
+            has, actual = getattr(self.colors, name), getattr(plan.colors, name)
             is_auto = getattr(plan.request.colors, name) == "auto"
-            if is_auto and told != (UNTAGGED.matrix if has == "untagged" else has):
+            if is_auto and actual != (UNTAGGED.matrix if has == "untagged" else has):
                 yield (
-                    f"the frames' {name} is {has!r}, but the video's is {told!r}, so its colors are different. Pass "
+                    f"the frames' {name} is {has!r}, but the video's is {actual!r}, so its colors are different. Pass "
                     f"{argument(f'colors.{name}', has)}, use Encoder.like, or read the frames with "
                     f"{argument('pixel_format', 'rgb24')}"
                 )

@@ -129,6 +129,7 @@ def read_beginnings(
                 beginning.frame = only_frame(decoded[number], packet)
             if beginning.frame is not None or not is_decoded:
                 waiting.discard(number)
+            # Other containers leave the rate to the times of more packets.
             if has_average and not waiting:
                 break
     except LibavError:

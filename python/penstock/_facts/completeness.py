@@ -65,6 +65,8 @@ _MISSING_SHARE = 1 / 3
 CHEAP_BYTES = 256 << 20
 # Guessed: of a larger file, a keyframe is within this time before the end.
 _SEEK_BACK_S = 20.0
+# Chosen: a URL without audio that ends so much before its header says warns, which is less than an error.
+_URL_APART_S = 0.25
 _CUT_OFF = "the file is truncated"
 # More than one frame, with times that Matroska and FLV round to 1 ms.
 _FRAMES_APART = 1.5
@@ -352,6 +354,7 @@ def _early_by_length(
     times_s, durations_s = (units * float(video.time_base) for units in (packets.pts, packets.duration))
     ends_s = (times_s + durations_s)[packets.has_pts].max(initial=delivered.last_s)
     own_s = _own_duration_s(stream, media.duration_s)
+    # The end of the other streams would have to be read from the server again.
     if own_s is None and not endpoints.is_path(track.source):
         return None
     if own_s is None:
@@ -359,6 +362,7 @@ def _early_by_length(
     if not _is_early(delivered.last_s, own_s, video.start_s, frame_s):
         return None
     is_shown = packets.is_shown & packets.has_pts
+    # By half a frame, because containers round times.
     if later := int((is_shown & (times_s > delivered.last_s + frame_s / 2)).sum()):
         return f"FFmpeg decoded no frame from the last {plural(later, 'packet')} of the video"
     if not _lacks_a_part(ends_s + frame_s / 2, own_s, video.start_s):
@@ -459,13 +463,20 @@ def _strange(track: Track, delivered: Delivered) -> str | None:
         if ends_with_last_page(track.source, size_bytes):
             return None
         return "the file may be truncated, because its last page isn't marked as the last one"
-    is_url_of_length = known.tells_length and not endpoints.is_path(track.source)
-    if is_url_of_length and _lacks_a_part(delivered.last_s, media.duration_s or 0.0, media.start_s):
-        return (
-            f"its header says {media.duration_s:.3f} s, but its last frame is at {delivered.last_s:.3f} s. Unless its "
-            "audio goes on, it was cut"
+    if not known.tells_length or endpoints.is_path(track.source) or media.duration_s is None:
+        return None
+    if media.audio or media.subtitles:  # which may go on after the picture
+        is_early, unless = (
+            _lacks_a_part(delivered.last_s, media.duration_s, media.start_s),
+            "its audio goes on",
         )
-    return None
+    else:
+        ends_s = delivered.last_s + _FRAMES_APART * delivered.longest_s
+        is_early, unless = ends_s + _URL_APART_S < media.duration_s, "its last frame is shown for so long"
+    if not is_early:
+        return None
+    times = f"its header says {media.duration_s:.3f} s, but its last frame is at {delivered.last_s:.3f} s"
+    return f"{times}. Unless {unless}, it was cut"
 
 
 def _wrong_count(track: Track, delivered: Delivered) -> str | None:

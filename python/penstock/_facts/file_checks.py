@@ -7,7 +7,7 @@ from fractions import Fraction
 from penstock._facts import completeness
 from penstock._facts.completeness import Delivered, EndOfFile
 from penstock._facts.info import Track
-from penstock._facts.part import Begins, Grid, Part, begins, even_rate, latest_of
+from penstock._facts.part import Begins, Part, RateGrid, begins, even_rate, latest_of
 
 
 class FileChecks:
@@ -26,7 +26,7 @@ class FileChecks:
         media, video = self._track.media, self._track.video
         part = Part.of(start, end, media, video)
         if rate is not None:
-            return Grid(Fraction(rate), start or 0.0, end).count(part.end_of(*shown[-1]), media, video)
+            return RateGrid(Fraction(rate), start or 0.0, end).count(part.end_of(*shown[-1]), media, video)
         return len(part.places(latest_of([pts for pts, _ in shown]), part.end_of(*shown[-1])))
 
     def begins(self, start: float) -> Begins | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import islice
@@ -18,8 +16,6 @@ from av.error import ExitError, ProtocolNotFoundError
 from av.error import FFmpegError as LibavError
 from av.format import ContainerFormat, Flags
 
-from penstock._common.daemon import Daemon
-from penstock._common.deadline import Deadline
 from penstock._common.shortage import raise_shortage
 from penstock._facts.container_bytes import MOST_BOXES, boxes, is_segment
 from penstock._facts.single_pass import SinglePassSource
@@ -253,29 +249,6 @@ def first_packet_s(source: str, container: str, index: int) -> float:
 def lacks_protocol(error: DecoderError) -> bool:
     """Whether libav can't open a URL for want of its protocol. The FFmpeg program may have it."""
     return isinstance(error.__cause__, ProtocolNotFoundError)
-
-
-def run_with_timeout(path: str, function: Callable[[], T], deadline: Deadline) -> T:
-    """Runs `function`, which opens `path`, on a thread, and returns its result. Signal handlers can interrupt the wait.
-
-    Raises:
-        TimeoutError: the function did not return in time. Its thread keeps running.
-    """
-    thread = Daemon("penstock-open")
-    outcome = thread.submit(function)
-    thread.end()
-    try:
-        return outcome.result(deadline.at_most(threading.TIMEOUT_MAX))
-    finally:
-        if not outcome.done():
-            _end_wait_for_writer(Path(path))
-
-
-def _end_wait_for_writer(path: Path) -> None:
-    """Unblocks a thread that waits for a FIFO's first writer, so that it does not take that writer's bytes later."""
-    with suppress(OSError):
-        if path.is_fifo():
-            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
 
 
 @cache

@@ -113,7 +113,7 @@ def places_at(latest: npt.NDArray[np.int64], pts: npt.NDArray[np.int64]) -> npt.
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class RateGrid:
     """Times at a fixed rate, from a start to an end.
 
     Attributes:

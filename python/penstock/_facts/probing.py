@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import struct
 import sys
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import av
@@ -16,6 +20,7 @@ from av.error import FFmpegError as LibavError
 from av.sidedata.sidedata import SideDataContainer
 from av.stream import Discard, Disposition, Stream
 
+from penstock._common.daemon import Daemon
 from penstock._common.deadline import Deadline
 from penstock._common.shortage import error_of_libav
 from penstock._facts.beginnings import Beginning, audios_of, codec_name, read_beginnings, videos_of
@@ -26,7 +31,6 @@ from penstock._facts.opening import (
     are_found,
     lacks_protocol,
     open_media,
-    run_with_timeout,
 )
 from penstock._facts.source import MediaSource, Source
 from penstock._ffmpeg.command import endpoints
@@ -123,14 +127,27 @@ def answer_of(path: str, read: Callable[[], T], deadline: Deadline) -> T:
     Raises:
         StalledError: it did not return in time.
     """
+    thread = Daemon("penstock-open")
+    outcome = thread.submit(read)
+    thread.end()
     try:
-        return run_with_timeout(path, read, deadline)
+        return outcome.result(deadline.at_most(threading.TIMEOUT_MAX))  # a signal handler can interrupt it
     except StalledError:
         raise  # it says already what came late
     except TimeoutError as error:
         seconds = deadline.timeout or 0.0
         message = f"{path} was not read within {seconds:g} s. Check that a program writes to it"
         raise StalledError(message, seconds) from error
+    finally:
+        if not outcome.done():
+            _end_wait_for_writer(Path(path))
+
+
+def _end_wait_for_writer(path: Path) -> None:
+    """Unblocks a thread that waits for a FIFO's first writer, so that it does not take that writer's bytes later."""
+    with suppress(OSError):
+        if path.is_fifo():
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
 
 
 def _read(source: Source, *, follow_playlists: bool) -> MediaInfo:

@@ -19,7 +19,7 @@ from penstock._common.tensors import OnDevice, memory_and_size
 from penstock._common.types import FrameData
 from penstock._encoding.encoder import Encoder
 from penstock._encoding.plan import EncodePlan
-from penstock._fan_out.outputs import EncoderOutput, Form, Offer, Output, WriterOutput
+from penstock._fan_out.outputs import ConversionKey, EncoderOutput, OutputBase, PendingWrite, WriterOutput
 from penstock._ffmpeg.command.settings import check_choice
 from penstock._native import Writer, _Slot, _SlotPool
 from penstock.errors import ClosedError, StalledError
@@ -66,9 +66,9 @@ class FanOut:
 
     @explains("[first, second]", when_full='when_full="drop" to add(output)')
     def __init__(self, outputs: Iterable[Encoder | Writer] = ()) -> None:
-        self._outputs: list[Output] = []
+        self._outputs: list[OutputBase] = []
         self._pool_of = lru_cache(KEPT_SIZES)(partial(_SlotPool, keep_slots=KEPT_SLOTS))
-        self._waiting: dict[Output, Offer] = {}  # outputs that do not have the newest frame yet
+        self._waiting: dict[OutputBase, PendingWrite] = {}  # outputs that do not have the newest frame yet
         self._lock = threading.RLock()  # a signal handler may close the fan-out in a call
         self._forks = exits.forks
         self._is_closed = False
@@ -150,8 +150,8 @@ class FanOut:
             # As in `add`.
             self._check_open()
             self._settle(deadline)
-            offers = self._offers(frame, time_s)
-            self._waiting = {**offers}  # a copy, because `_settle` takes outputs out of it
+            pending = self._pending_writes(frame, time_s)
+            self._waiting = {**pending}  # a copy, because `_settle` takes outputs out of it
             _unsettled.add(self)
             exits.at_exit(_settle_all, 3)  # before encoders are closed
             # A frame that still waits is not lost: the next call, `close` or the end of the program hands it out.
@@ -159,7 +159,7 @@ class FanOut:
                 self._settle(deadline)
             return tuple(
                 output.error is None
-                and (output in self._waiting or output.accepted > offers[output].accepted)
+                and (output in self._waiting or output.accepted > pending[output].accepted)
                 for output in self._outputs
             )
 
@@ -208,7 +208,7 @@ class FanOut:
         for output in self._given_up():
             output.target.abort()
 
-    def _given_up(self) -> list[Output]:
+    def _given_up(self) -> list[OutputBase]:
         """Closes the fan-out without its outputs, which the caller ends. Returns them, or none after the end."""
         if self.closed:
             return []
@@ -255,7 +255,7 @@ class FanOut:
         finally:
             self._lock.release()
 
-    def _output_of(self, target: Encoder | Writer, when_full: WhenFull) -> Output:
+    def _output_of(self, target: Encoder | Writer, when_full: WhenFull) -> OutputBase:
         """The output that is added. Raises a `ValueError` if the encoder does not suit."""
         if isinstance(target, Writer):
             return WriterOutput(target, when_full)
@@ -276,10 +276,10 @@ class FanOut:
                     f"all encoders of a FanOut need the same frames as {output.target!r}. Pass {given} to the new one"
                 )
 
-    def _encoders_first(self) -> list[Output]:
+    def _encoders_first(self) -> list[OutputBase]:
         return sorted(self._outputs, key=lambda output: isinstance(output, WriterOutput))
 
-    def _alive(self) -> list[Output]:
+    def _alive(self) -> list[OutputBase]:
         """The outputs that have not failed.
 
         Raises:
@@ -296,7 +296,9 @@ class FanOut:
             raise ClosedError("the fan-out has no outputs. Call fan_out.add(encoder) first")
         return alive
 
-    def _offers(self, frame: FrameData, time_s: float | Fraction | None) -> dict[Output, Offer]:
+    def _pending_writes(
+        self, frame: FrameData, time_s: float | Fraction | None
+    ) -> dict[OutputBase, PendingWrite]:
         """Copies a frame. Returns what each output is to queue of it."""
         if time_s is not None and not any(isinstance(output, EncoderOutput) for output in self._outputs):
             raise ValueError("time_s needs an Encoder, and all outputs are writers. Leave time_s out")
@@ -304,20 +306,20 @@ class FanOut:
         for output in sorted(self._alive(), key=lambda output: not output.is_started):
             output.start(frame, time_s)
         alive = self._alive()
-        uses = Counter(output.form for output in alive)
-        slots: dict[Form, _Slot] = {}
+        uses = Counter(output.key for output in alive)
+        slots: dict[ConversionKey, _Slot] = {}
         memory, nbytes = memory_and_size(frame)
         if isinstance(memory, OnDevice):
-            memory = memory.copy_to(slots.setdefault(Form(), self._pool_of(nbytes).take()))
-        shown_s, offers = _time_of(frame, time_s), dict[Output, Offer]()
+            memory = memory.copy_to(slots.setdefault(ConversionKey(), self._pool_of(nbytes).take()))
+        shown_s, pending = _time_of(frame, time_s), dict[OutputBase, PendingWrite]()
         for output in alive:
-            form = output.form
+            key = output.key
             # A conversion that only one output needs is left to its thread.
-            used = form if form.prefix is not None or uses[form] > 1 else form.unconverted
+            used = key if key.prefix is not None or uses[key] > 1 else key.unconverted
             if used not in slots:
                 slots[used] = output.filled(memory, used, self._pool_of)
-            offers[output] = Offer(output.item_of(slots[used], used), shown_s, output.accepted)
-        return offers
+            pending[output] = PendingWrite(output.item_of(slots[used], used), shown_s, output.accepted)
+        return pending
 
     def _settle(self, deadline: Deadline) -> None:
         """Hands the newest frame to the outputs that do not have it.

@@ -16,9 +16,9 @@ from penstock._common.reports import DroppedFrame, EncodeReport, OutputReport
 from penstock._common.tensors import memory_and_size
 from penstock._common.types import FrameData
 from penstock._encoding.encoder import Encoder
-from penstock._encoding.feed import Item
+from penstock._encoding.feed import QueuedFrame
 from penstock._encoding.frame_check import frame_buffer
-from penstock._encoding.frame_form import PLAIN, FrameForm
+from penstock._encoding.input_layout import PLAIN, InputLayout
 from penstock._encoding.intake import Intake
 from penstock._native import Writer, _Conversion, _Slot, _SlotPool
 from penstock.errors import ClosedError, PenstockError, StalledError
@@ -26,7 +26,7 @@ from penstock.results import WriterStats
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ConversionKey:
     """What an output gets of a frame. Equal forms share memory.
 
     Attributes:
@@ -39,20 +39,20 @@ class Form:
         output: set if the memory cannot be shared: at a constant rate, the output writes its own prefix into it.
     """
 
-    frames: FrameForm = PLAIN
+    frames: InputLayout = PLAIN
     conversion: _Conversion | None = None
     nbytes: int = 0
     tick: int | None = None
     prefix: bytes | None = None
-    output: Output | None = None
+    output: OutputBase | None = None
 
     @property
-    def unconverted(self) -> Form:
+    def unconverted(self) -> ConversionKey:
         """The same without conversion and prefix."""
-        return Form(self.frames)
+        return ConversionKey(self.frames)
 
 
-class Offer(NamedTuple):
+class PendingWrite(NamedTuple):
     """A frame for one output.
 
     Attributes:
@@ -61,20 +61,20 @@ class Offer(NamedTuple):
         accepted: how many frames the output had accepted before.
     """
 
-    item: Item
+    item: QueuedFrame
     time_s: float | None
     accepted: int
 
 
-class Output:
+class OutputBase:
     """An output of a `FanOut`, and what became of it.
 
     Attributes:
         error: why it failed; None as long as it has not.
-        form: what it gets of the frame that `start` got.
+        key: what it gets of the frame that `start` got.
     """
 
-    form = Form()
+    key = ConversionKey()
 
     def __init__(self, target: Encoder | Writer, when_full: str) -> None:
         self.target = target
@@ -120,8 +120,8 @@ class Output:
             ValueError, TypeError: `frame` or `time_s` does not suit it.
         """
 
-    def filled(self, frame: FrameData, form: Form, pool_of: Callable[[int], _SlotPool]) -> _Slot:
-        """Memory with the frame that `start` got, in that form.
+    def filled(self, frame: FrameData, key: ConversionKey, pool_of: Callable[[int], _SlotPool]) -> _Slot:
+        """Memory with the frame that `start` got, as that key says.
 
         Args:
             pool_of: the pool of slots of so many bytes.
@@ -132,11 +132,11 @@ class Output:
         memory, nbytes = memory_and_size(frame)
         return pool_of(nbytes).filled(memory)
 
-    def item_of(self, slot: _Slot, form: Form) -> Item:
-        """What `queue` gets of `slot`, which holds the frame in that form."""
-        return Item(slot)
+    def item_of(self, slot: _Slot, key: ConversionKey) -> QueuedFrame:
+        """What `queue` gets of `slot`, which holds the frame as that key says."""
+        return QueuedFrame(slot)
 
-    def take(self, offer: Offer, deadline: Deadline) -> bool:
+    def take(self, offer: PendingWrite, deadline: Deadline) -> bool:
         """Queues a frame, or drops it if the queue is full. Returns False if it waits for room instead.
 
         If the output fails, the frame is gone.
@@ -201,14 +201,14 @@ class Output:
         """Ends the target without waiting for it, while `error` propagates. What an encoder has written is left."""
         raise NotImplementedError
 
-    def _push(self, item: Item, deadline: Deadline) -> None:
+    def _push(self, item: QueuedFrame, deadline: Deadline) -> None:
         raise NotImplementedError
 
     def _close(self, deadline: Deadline) -> None:
         raise NotImplementedError
 
 
-class EncoderOutput(Output):
+class EncoderOutput(OutputBase):
     """An encoder as an output.
 
     Attributes:
@@ -238,33 +238,33 @@ class EncoderOutput(Output):
         try:
             intake = self._intake = self.target._intake_for(frame)
             intake.check_open()
-            frame_buffer(frame, intake.layout, self.accepted, self.plan.form)
-            self.form = self._form_at(intake.tick_of(time_s, frame))
+            frame_buffer(frame, intake.layout, self.accepted, self.plan.input_layout)
+            self.key = self._key_at(intake.tick_of(time_s, frame))
         except (PenstockError, OSError) as failure:
             self.fail(failure)
         except (ValueError, TypeError) as wrong:
             wrong.add_note(f"for {self.target!r}")
             raise
 
-    def _form_at(self, tick: int | None) -> Form:
-        plan, frames = self._intake.plan, self.plan.form
+    def _key_at(self, tick: int | None) -> ConversionKey:
+        plan, frames = self._intake.plan, self.plan.input_layout
         prefix = self._intake.prefix(tick)
         if prefix is None and plan.conversion is None:
-            return Form(frames)
+            return ConversionKey(frames)
         output = self if prefix is not None and tick is None else None
-        return Form(frames, plan.conversion, plan.ffmpeg_frames.frame_bytes, tick, prefix, output)
+        return ConversionKey(frames, plan.conversion, plan.ffmpeg_frames.frame_bytes, tick, prefix, output)
 
-    def filled(self, frame: FrameData, form: Form, pool_of: Callable[[int], _SlotPool]) -> _Slot:
+    def filled(self, frame: FrameData, key: ConversionKey, pool_of: Callable[[int], _SlotPool]) -> _Slot:
         layout, number = self._intake.layout, self.accepted
-        buffer = frame_buffer(frame, layout, number, form.frames)
-        pool = pool_of(layout.frame_bytes if form == form.unconverted else form.nbytes)
-        return form.frames.fill(pool, buffer, number, form.conversion, form.prefix)
+        buffer = frame_buffer(frame, layout, number, key.frames)
+        pool = pool_of(layout.frame_bytes if key == key.unconverted else key.nbytes)
+        return key.frames.fill(pool, buffer, number, key.conversion, key.prefix)
 
-    def item_of(self, slot: _Slot, form: Form) -> Item:
-        is_fed = form != form.unconverted or self._intake.plan.conversion is None
-        return Item(slot, is_fed, form.tick)
+    def item_of(self, slot: _Slot, key: ConversionKey) -> QueuedFrame:
+        is_fed = key != key.unconverted or self._intake.plan.conversion is None
+        return QueuedFrame(slot, is_fed, key.tick)
 
-    def _push(self, item: Item, deadline: Deadline) -> None:
+    def _push(self, item: QueuedFrame, deadline: Deadline) -> None:
         self._intake.offer(item, deadline)
 
     def _close(self, deadline: Deadline) -> None:
@@ -281,7 +281,7 @@ class EncoderOutput(Output):
         self.target.__exit__(type(error), error, None)
 
 
-class WriterOutput(Output):
+class WriterOutput(OutputBase):
     """A writer as an output."""
 
     target: Writer
@@ -294,7 +294,7 @@ class WriterOutput(Output):
     def result(self) -> WriterStats:
         return self.target.stats
 
-    def _push(self, item: Item, deadline: Deadline) -> None:
+    def _push(self, item: QueuedFrame, deadline: Deadline) -> None:
         self.target.submit(item.memory, timeout=deadline.left_s())
 
     def cut_off(self, error: BaseException) -> None:

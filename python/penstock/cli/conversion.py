@@ -24,7 +24,7 @@ from penstock._encoding.timing import LAST_FRAME_S
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.endpoints import Identity, Output
 from penstock._platform.descriptors import sync
-from penstock.cli.messages import in_one_line
+from penstock.cli.failures import in_one_line
 from penstock.errors import ClosedError, DecoderError
 from penstock.rendering.storage import locked
 
@@ -97,10 +97,10 @@ class Conversion:
             encoder.abort()
             decoder.close()
 
-    def told(self, what: object) -> str:
+    def in_words(self, what: object) -> str:
         """The words of an error or a warning, with the name that the user knows."""
-        said = in_one_line(what) or repr(what)
-        return said if self.path is None else said.replace(self._part.name, self.path.name)
+        words = in_one_line(what) or repr(what)
+        return words if self.path is None else words.replace(self._part.name, self.path.name)
 
     @property
     def _record(self) -> Path:

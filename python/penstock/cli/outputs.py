@@ -13,7 +13,7 @@ from penstock._common.messages import show_name
 from penstock._encoding.encoder import Encoder
 from penstock._encoding.session import STUCK_S
 from penstock._native import Writer
-from penstock.cli.messages import in_one_line
+from penstock.cli.failures import in_one_line
 from penstock.cli.opening import Endpoint
 from penstock.cli.progress import CANCEL_S
 from penstock.cli.signals import Stopped

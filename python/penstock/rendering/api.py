@@ -33,7 +33,6 @@ from penstock.rendering.code import Code
 from penstock.rendering.engines.executor import Engine, check_executor
 from penstock.rendering.engines.processes import Processes
 from penstock.rendering.engines.work import Work
-from penstock.rendering.job import Job
 from penstock.rendering.options import (
     ChunkOptions,
     EngineName,
@@ -42,9 +41,10 @@ from penstock.rendering.options import (
     RunOptions,
     SceneOptions,
 )
+from penstock.rendering.plan_run import PlanRun
 from penstock.rendering.planning import Plan
 from penstock.rendering.reports import RenderReport
-from penstock.rendering.source import Source
+from penstock.rendering.source import SourceVideo
 from penstock.rendering.storage import locked
 
 #: A function that draws a frame, a class of such functions, or where one is: ``MODULE:NAME``, ``FILE.py:NAME``.
@@ -406,7 +406,7 @@ def _map_plan(
         workers=workers,
         encoder_options=arguments,
         code=None if function is None else Code.of(function, chunks.version, "frame"),
-        source=Source.of(
+        source=SourceVideo.of(
             *(media.path, options.pixel_format, frames, lengths),
             fps=rate,
             is_whole=start is None,
@@ -418,7 +418,7 @@ def _map_plan(
 
 def _rendered(planned: Plan, engine: Callable[[Plan], Engine], run: RunOptions) -> RenderReport:
     with locked(planned.output):
-        return Job(planned, resume=run.resume).run(engine, run.progress)
+        return PlanRun(planned, resume=run.resume).run(engine, run.progress)
 
 
 def _engine(run: RunOptions, workers: int | None) -> tuple[int, Callable[[Plan], Engine]]:

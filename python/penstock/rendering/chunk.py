@@ -21,7 +21,7 @@ import numpy.typing as npt
 from penstock._encoding.encoder import Encoder
 from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
-from penstock._ffmpeg.command.settings import with_ffmpeg, with_knobs
+from penstock._ffmpeg.command.settings import with_ffmpeg, with_overrides
 from penstock._formats import encoders
 from penstock.errors import PenstockError, RenderError
 from penstock.rendering.planning import Plan, RenderChunk, chunk_of_number, default_storage
@@ -86,11 +86,15 @@ class Renderer:
         name = data_name(self._plan, chunk.number)
         with self._storage.new_file(name) as part:
             made = working_plan(self._request(chunk, part), self._plan.size)
-            with Encoder._planned(made) as encoder:
+            encoder = Encoder._planned(made)
+            try:
                 frames = self._draw if self._plan.source is None else self._map
                 for done, _ in enumerate(frames(chunk, encoder), start=1):
                     on_frame(done)
-            report = encoder.close()
+                report = encoder.close()
+            except BaseException:
+                encoder.abort()  # nobody wants a part of a chunk, and its file goes
+                raise
             finished = ChunkReport(
                 number=chunk.number,
                 frames=report.frames_encoded,
@@ -126,7 +130,7 @@ class Renderer:
             "output_ts_offset": f"{float(offset_s):.6f}",
         }
         # The plan was rehearsed where it was made.
-        settings = with_knobs(with_ffmpeg(request.settings, self._program), rehearse=False)
+        settings = with_overrides(with_ffmpeg(request.settings, self._program), rehearse=False)
         return replace(request, output=part, options=options, settings=settings)
 
     def _draw(self, chunk: RenderChunk, encoder: Encoder) -> Iterator[None]:

@@ -121,8 +121,8 @@ def join_chunks(plan: Plan, storage: Storage) -> JoinReport:
     if plan.audio is not None and not _has_sound(final):
         why = f"the audio of {plan.audio} ends before the first frame, or begins after the last one"
         warnings += (f"the result has no audio: {why}",)
-    told = probe(final)
-    warnings += (*missing_timecode(told, plan.labels), *missing_labels(told, plan.labels))
+    media = probe(final)
+    warnings += (*missing_timecode(media, plan.labels), *missing_labels(media, plan.labels))
     aspect = (plan.request.options or {}).get("aspect")
     warnings += tuple(missing_aspect(_video_of(final), aspect))
     if remove_chunks(plan, storage):

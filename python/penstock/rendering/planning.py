@@ -29,7 +29,7 @@ from penstock._native import _count
 from penstock.errors import EncoderError
 from penstock.rendering.code import Code
 from penstock.rendering.options import ChunkOptions
-from penstock.rendering.source import Source
+from penstock.rendering.source import SourceVideo
 
 #: The version of the JSON that `Plan.to_json` writes.
 VERSION = 2
@@ -102,7 +102,7 @@ class Plan:
     lengths: tuple[int, ...]
     file_options: Mapping[str, object]
     code: Code | None
-    source: Source | None
+    source: SourceVideo | None
     audio: str | None
     storage: str
     ffmpeg: str
@@ -267,7 +267,7 @@ def make_plan(
     workers: int,
     encoder_options: Mapping[str, Any] | None,
     code: Code | None,
-    source: Source | None = None,
+    source: SourceVideo | None = None,
     audio: str | None,
     lost: tuple[str, ...] = (),
 ) -> Plan:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceVideo:
     """A video file, and where each chunk of it begins.
 
     Attributes:
@@ -49,7 +49,7 @@ class Source:
         *,
         fps: Fraction | None,
         is_whole: bool,
-    ) -> Source:
+    ) -> SourceVideo:
         """The source at `path` with these frames, in chunks of `lengths` frames."""
         times_s = frames.times_s
         firsts = itertools.accumulate(lengths[:-1])

@@ -175,8 +175,8 @@ class Colors:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Knobs:
-    """What benchmarks and tests vary, and what programs have no use for. `with_knobs` sets it.
+class TestOverrides:
+    """What benchmarks and tests vary, and what programs have no use for. `with_overrides` sets it.
 
     Attributes:
         mode: the transport to FFmpeg, as for `penstock.Writer`.
@@ -205,7 +205,7 @@ class _Settings:
     ffmpeg_policy: ThreadPolicy | Priority | None = None
     stall_timeout: float | None = 60.0
     # No field, so that no signature has it.
-    _knobs: ClassVar[Knobs] = Knobs()
+    _overrides: ClassVar[TestOverrides] = TestOverrides()
 
     def __post_init__(self) -> None:
         if self.queue_items is not None:
@@ -281,18 +281,18 @@ class DecoderSettings(_Settings):
 _AnySettings = TypeVar("_AnySettings", bound=_Settings)
 
 
-def with_knobs(settings: _AnySettings, **knobs: Any) -> _AnySettings:
-    """A copy of `settings` with these `Knobs`."""
+def with_overrides(settings: _AnySettings, **overrides: Any) -> _AnySettings:
+    """A copy of `settings` with these `TestOverrides`."""
     copied = replace(settings)
-    object.__setattr__(copied, "_knobs", Knobs(**knobs))
+    object.__setattr__(copied, "_overrides", TestOverrides(**overrides))
     return copied
 
 
 def with_ffmpeg(settings: _AnySettings, program: str) -> _AnySettings:
     """A copy of `settings` that names this program."""
-    copied = with_knobs(settings)
+    copied = with_overrides(settings)
     object.__setattr__(copied, "ffmpeg", program)
-    object.__setattr__(copied, "_knobs", settings._knobs)
+    object.__setattr__(copied, "_overrides", settings._overrides)
     return copied
 
 

@@ -25,7 +25,7 @@ from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.pixel_formats import SOURCE
 from penstock._ffmpeg.command.settings import DecoderSettings
 from penstock.cli.conversion import Conversion
-from penstock.cli.messages import as_click_errors, name_options_in_messages
+from penstock.cli.failures import as_click_errors, name_options_in_messages
 from penstock.cli.names import FIFO_PREFIX, STANDARD, as_path
 from penstock.cli.options import (
     encoder_arguments,
@@ -42,7 +42,7 @@ from penstock.errors import FFmpegWarning, PenstockError
 # What only the encoder gets of the options that a decoder has, too; and a file that isn't trusted has its audio read.
 _OF_ENCODER = ("color_matrix", "color_range", "isolated", "settings")
 # The warnings of the conversion in this context.
-_said: ContextVar[list[str]] = ContextVar("said")
+_sentences: ContextVar[list[str]] = ContextVar("sentences")
 
 
 @dataclass(frozen=True)
@@ -258,13 +258,13 @@ def _run(
 
 
 def _outcome(one: Conversion, progress: bool) -> Outcome:
-    said: list[str] = []
-    _said.set(said)
+    sentences: list[str] = []
+    _sentences.set(sentences)
     try:
         report = one.run(progress)
     except (PenstockError, OSError, ValueError, MemoryError) as error:
-        return Outcome(one, None, error, said)
-    return Outcome(one, report, None, [*said, *report.warnings])
+        return Outcome(one, None, error, sentences)
+    return Outcome(one, report, None, [*sentences, *report.warnings])
 
 
 @contextmanager
@@ -275,8 +275,8 @@ def _collected_warnings() -> Iterator[None]:
         show = warnings.showwarning
 
         def collect(message: Any, category: type[Warning], *where: Any, **file: Any) -> None:
-            if issubclass(category, FFmpegWarning) and (said := _said.get(None)) is not None:
-                said.append(str(message))
+            if issubclass(category, FFmpegWarning) and (sentences := _sentences.get(None)) is not None:
+                sentences.append(str(message))
             else:
                 show(message, category, *where, **file)
 
@@ -297,12 +297,12 @@ class Shown:
     def show(self, outcome: Outcome) -> None:
         """Show how one has ended. Raises if it is the only one, and has failed."""
         one, report = outcome.conversion, outcome.report
-        error = None if outcome.error is None else one.told(outcome.error)
-        said = [*dict.fromkeys(map(one.told, outcome.warnings))]
+        error = None if outcome.error is None else one.in_words(outcome.error)
+        sentences = [*dict.fromkeys(map(one.in_words, outcome.warnings))]
         if self.as_json:
-            click.echo(json.dumps(_line(outcome, error, said)))
+            click.echo(json.dumps(_line(outcome, error, sentences)))
         about = f"{show_name(one.source)}: " if self.are_several else ""
-        for warning in () if self.quiet else said:
+        for warning in () if self.quiet else sentences:
             click.echo(f"Warning: {about}{warning}", err=True)
         if error is not None:
             if not self.are_several:
@@ -321,7 +321,7 @@ class Shown:
             raise click.ClickException(f"{len(self.failed)} of {count} INPUTs failed: {names}")
 
 
-def _line(outcome: Outcome, error: str | None, said: Sequence[str]) -> dict[str, Any]:
+def _line(outcome: Outcome, error: str | None, sentences: Sequence[str]) -> dict[str, Any]:
     """What ``--json`` prints."""
     one, report = outcome.conversion, outcome.report
     return {
@@ -329,7 +329,7 @@ def _line(outcome: Outcome, error: str | None, said: Sequence[str]) -> dict[str,
         "output": one.to.name,
         "skipped": error is None and report is None,
         "error": error,
-        "warnings": said,
+        "warnings": sentences,
         "frames": None if report is None else report.frames_encoded,
         "bytes": None if report is None else report.output_bytes,
         "elapsed_s": None if report is None else report.elapsed_s,

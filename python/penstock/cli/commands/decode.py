@@ -30,7 +30,7 @@ from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE
 from penstock._ffmpeg.command.settings import DecoderSettings, EncoderSettings
 from penstock._formats.pixel_formats import is_gray, is_rgb
-from penstock.cli.messages import (
+from penstock.cli.failures import (
     InputError,
     as_click_errors,
     held_up_by,

@@ -27,7 +27,7 @@ from penstock._encoding.request import Request
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, FrameLayout
 from penstock._formats import images
-from penstock.cli.messages import (
+from penstock.cli.failures import (
     InputError,
     as_click_errors,
     held_up_by,
@@ -55,7 +55,7 @@ _SAME_LENGTH_S = 0.1
 
 
 @dataclass(frozen=True)
-class Source:
+class FrameSource:
     """Where frames come from.
 
     Attributes:
@@ -304,7 +304,7 @@ def _opened(
     frame_bytes: int | None,
     size: tuple[int, int] | None,
     output: str,
-) -> Iterator[Source]:
+) -> Iterator[FrameSource]:
     """Open the input: wait for raw frames of `frame_bytes`, or look for the images, for which that is None."""
     if frame_bytes is None:
         from penstock._decoding.decoder import Decoder  # libav, which others do without
@@ -317,7 +317,7 @@ def _opened(
                 )
             decoder = Decoder(found)
         with decoder:
-            yield Source(f"{len(found)} images", decoder.size, len(found), decoder.readinto)
+            yield FrameSource(f"{len(found)} images", decoder.size, len(found), decoder.readinto)
         return
     assert size is not None
     with opened(inputs[0] if inputs else STANDARD, [], append=False) as (source, _):
@@ -330,7 +330,7 @@ def _opened(
         refuse_repeats([(source.title, source.status), *found_at(output)])
         nbytes = expected_bytes(source, None, None)
         total = None if nbytes is None else nbytes // frame_bytes
-        yield Source(source.title, size, total, source.read_full)
+        yield FrameSource(source.title, size, total, source.read_full)
 
 
 @contextmanager
@@ -342,7 +342,7 @@ def _input_errors(title: str) -> Iterator[None]:
         raise InputError(f"{where}{in_one_line(error)}") from None
 
 
-def _encode(source: Source, encoder: Encoder, first: bytearray) -> _NoFrame | None:
+def _encode(source: FrameSource, encoder: Encoder, first: bytearray) -> _NoFrame | None:
     """Encode all frames and close the encoder. Return the last frame if it is not whole."""
     try:
         with encoder:
@@ -367,7 +367,7 @@ def _encode(source: Source, encoder: Encoder, first: bytearray) -> _NoFrame | No
     return None
 
 
-def _first_frame(source: Source, layout: FrameLayout) -> bytearray:
+def _first_frame(source: FrameSource, layout: FrameLayout) -> bytearray:
     picture = f"{layout.width}x{layout.height} pixels"
     try:
         frame = bytearray(layout.frame_bytes)
@@ -384,7 +384,7 @@ def _first_frame(source: Source, layout: FrameLayout) -> bytearray:
     return frame
 
 
-def _feed(encoder: Encoder, source: Source) -> int:
+def _feed(encoder: Encoder, source: FrameSource) -> int:
     """Submit frames until the source ends. Return the bytes of a last one that is not whole."""
     try:
         while True:

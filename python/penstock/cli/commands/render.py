@@ -17,7 +17,7 @@ from rich.filesize import decimal
 from penstock import rendering
 from penstock._common.messages import show_name, silenced
 from penstock._encoding.request import Request
-from penstock.cli.messages import in_one_line, name_options_in_messages
+from penstock.cli.failures import in_one_line, name_options_in_messages
 from penstock.cli.names import as_path, check_standard_output
 from penstock.cli.options import (
     encoder_arguments,

@@ -28,7 +28,7 @@ _PLAN_NAME = "plan.json"
 Show = Callable[[RenderProgress], object]
 
 
-class Job:
+class PlanRun:
     """One run of a plan. It keeps the chunks that an earlier run has finished, unless `resume` is False."""
 
     def __init__(self, plan: Plan, *, resume: bool) -> None:

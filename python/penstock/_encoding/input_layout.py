@@ -16,7 +16,7 @@ FLOAT_BYTES = (2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True)
-class FrameForm:
+class InputLayout:
     """How the caller's frames differ from their pixel format.
 
     Attributes:
@@ -31,7 +31,7 @@ class FrameForm:
     @classmethod
     def of(
         cls, pixel_format: str, value_range: tuple[float, float] | None, channels_first: bool
-    ) -> FrameForm:
+    ) -> InputLayout:
         """The form that the arguments of an `Encoder` mean.
 
         Raises:
@@ -87,7 +87,7 @@ class FrameForm:
 
 
 #: Frames that are what their pixel format says.
-PLAIN = FrameForm()
+PLAIN = InputLayout()
 
 
 def _checked_range(value_range: object, pixel_format: str) -> tuple[float, float]:
