@@ -67,15 +67,17 @@ class Kind:
     @classmethod
     def of(cls, frame: AudioFrame) -> Kind:
         """The kind of a frame."""
-        layout, sample_format = _kept(cast("AudioLayout", frame.layout)), cast("AudioFormat", frame.format)
+        layout, sample_format = cast("AudioLayout", frame.layout), cast("AudioFormat", frame.format)
+        _keep(layout, layout.name)
         return cls(frame.sample_rate, sample_format.name, layout.name, layout.nb_channels)
 
     def is_of(self, frame: AudioFrame) -> bool:
         """Whether a frame is of this kind."""
-        layout: Any = frame.layout
-        sample_format: Any = frame.format
-        has_format = sample_format.name == self.sample_format and frame.sample_rate == self.sample_rate
-        return has_format and _kept(layout).name == self.layout
+        layout, sample_format = cast("AudioLayout", frame.layout), cast("AudioFormat", frame.format)
+        name = layout.name
+        _keep(layout, name)
+        is_alike = name == self.layout and frame.sample_rate == self.sample_rate
+        return is_alike and sample_format.name == self.sample_format
 
 
 class Mixer:
@@ -228,11 +230,10 @@ def matrix_of(layout: str | None, channels: int, form: SampleForm) -> npt.NDArra
     return np.concatenate(mixer.push([frame, None]))[:channels].T.copy()
 
 
-def _kept(layout: AudioLayout) -> AudioLayout:
-    """The layout, which is never freed if that is wrong."""
-    if _LAYOUT_FREES_TWICE and _has_map(layout.name):
+def _keep(layout: AudioLayout, name: str) -> None:
+    """Sees to it that the layout of that name is never freed if that is wrong."""
+    if _LAYOUT_FREES_TWICE and _has_map(name):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(layout))
-    return layout
 
 
 def _list_of(layout: str) -> str:

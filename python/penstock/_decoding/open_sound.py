@@ -214,11 +214,12 @@ class OpenSound:
             for packet in packets:
                 if packet is not None:
                     self.end.take(packet)
-                    if packet.is_corrupt and self._has_no_length():
-                        packet.is_corrupt = False  # the last one is only shorter
-                    if packet.is_corrupt and self.is_strict:
-                        next(packets, None)  # raises if a server has stopped in the middle of the packet
-                        self._fail("a part of it is missing")
+                    if packet.is_corrupt:
+                        if self._has_no_length():
+                            packet.is_corrupt = False  # the last one is only shorter
+                        elif self.is_strict:
+                            next(packets, None)  # raises if a server has stopped in the middle of the packet
+                            self._fail("a part of it is missing")
                     if not packet.size:
                         continue
                 try:

@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from penstock._decoding.mixing import Kind, Mixer, SampleForm, first_of
 from penstock._decoding.open_sound import OpenSound
-from penstock._decoding.sound_times import EXACT, FIRST_FRAMES, GAP_S, SLACK, Grid, PauseCounter
+from penstock._decoding.sound_times import EXACT, GAP_S, SLACK, Grid, PauseCounter
 from penstock._facts.completeness import CHEAP_BYTES
 from penstock._facts.index import NO_TIME, read_packets
 from penstock._facts.opening import times_may_jump
@@ -116,7 +116,7 @@ class PlacedSound:
         place = (at + skipped) * self._rate // self._own
         mixer: Mixer | None = None
         held: list[AudioFrame | None] = []
-        count = -skipped
+        count, enough = -skipped, 0
         pieces = self._cut(frames, at)
         failure: DecoderError | StalledError | None = None
         while True:
@@ -137,17 +137,22 @@ class PlacedSound:
             if mixer is None:
                 mixer, skipped = self._mixer(Kind.of(frame), skipped), 0
                 place += round(pause * self._rate / self._own)
+            if not held:
+                enough = self._enough(place, frame.samples)
             held.append(frame)
             count += frame.samples
-            due = place + count * self._rate // self._own
-            is_due = self._stop is not None and due >= self._stop
-            # Another frame would make it longer than a block.
-            if not is_due and due + frame.samples * self._rate // self._own <= place + BLOCK_SAMPLES:
+            if count < enough:
                 continue
             for samples in mixer.push(held):
                 yield Placed(place, samples)
                 place += len(samples)
             held, count = [], 0
+
+    def _enough(self, place: int, in_frame: int) -> int:
+        """How many samples of the file to mix at once behind a place: those that are wanted, or a block."""
+        block = BLOCK_SAMPLES * self._own // self._rate
+        missing = math.inf if self._stop is None else -(-(self._stop - place) * self._own // self._rate)
+        return block - in_frame if missing > 2 * block else int(missing)
 
     def _cut(self, frames: Iterator[AudioFrame], at: int) -> Iterator[tuple[int, AudioFrame]]:
         """The frames, and how many samples are missing before each. The last one ends where the container says.
@@ -159,11 +164,10 @@ class PlacedSound:
         unit = self._sound.unit_samples if self._chosen.container.times_sound else 0.0
         counter = PauseCounter(self._sound, self._own, unit, is_even=at > 0)
         for frame in frames:
-            pause = counter.pause_before(frame)
-            at += pause
-            missing = frame.samples if length is None else length - at - counter.overlap
-            at += frame.samples
-            if 0 < missing < frame.samples:
+            pause, samples = counter.pause_before(frame), frame.samples
+            at += pause + samples
+            missing = samples if length is None else length - at + samples - counter.overlap
+            if 0 < missing < samples:
                 following = next(frames, None)
                 if following is not None:  # the container is wrong
                     length = None
@@ -223,7 +227,7 @@ class PlacedSound:
             return None
         _, _, frames = self._begun(0)
         with suppress(DecoderError):
-            grid = Grid.of([*islice(frames, FIRST_FRAMES)], self._sound)
+            grid = Grid.of(self._sound, frames)
             if grid is not None and self._sound.needs_only_last:
                 self._preroll = min(self._preroll, 2 * grid.step)  # `_sought` needs half of it
             return grid

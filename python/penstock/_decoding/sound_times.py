@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
 
 #: Chosen: more than a packet of any codec. Times that differ by less from what was counted are rounded.
 GAP_S = 0.1
-#: Chosen: so many frames show how the times of packets are rounded.
-FIRST_FRAMES = 24
+# Chosen: so many frames show how the times of packets are rounded; and so many, whether they are wrong, where MP4 or
+# QuickTime tells the duration of each packet in samples.
+_FIRST_FRAMES, _FIRST_TOLD = 24, 4
 #: In samples: a unit of times that tells about each sample, and by how much such a time may be off.
 EXACT, SLACK = 1.01, 2.0
 # In samples: a unit of times which, rounded, tell each sample, such as that of MPEG-TS.
@@ -41,11 +43,14 @@ class Grid:
     is_exact: bool
 
     @classmethod
-    def of(cls, frames: Sequence[AudioFrame], sound: OpenSound) -> Grid | None:
-        """That of the first frames of an audio; None if they don't tell."""
-        unit, sizes = sound.unit_samples, [frame.samples for frame in frames]
-        begins = _begins(frames, unit)
-        if len(frames) < FIRST_FRAMES or None in begins or not unit:
+    def of(cls, sound: OpenSound, following: Iterable[AudioFrame]) -> Grid | None:
+        """That of an audio from its first frame on; None if the first frames don't tell."""
+        unit = sound.unit_samples
+        is_told = sound.chosen.container.has_boxes and unit <= EXACT
+        needed = _FIRST_TOLD if is_told else _FIRST_FRAMES
+        frames = [*islice(following, needed)] if unit else []
+        begins, sizes = _begins(frames, unit), [frame.samples for frame in frames]
+        if len(frames) < needed or None in begins:
             return None
         known = [one for one in begins[1:] if one is not None]
         if max(known) - min(known) > 2 * unit:
@@ -103,7 +108,7 @@ class PauseCounter:
         self._count = 0.0
         self._began: float | None = None  # the time of the first sample, if there had been no pause
         # How many more frames show whether their times are even.
-        self._unsure: float = 0 if is_even else FIRST_FRAMES
+        self._unsure: float = 0 if is_even else _FIRST_FRAMES
         self._least = math.inf  # samples in the shortest frame
         self._due = math.nan  # when the next frame begins if there is no pause, in samples; NaN if unknown
 
@@ -126,7 +131,7 @@ class PauseCounter:
         late = 0.0 if self._began is None else began - self._began
         self.overlap = round(min(0.0, late)) if self._unit <= EXACT else 0
         most = self._most if self._unsure else min(self._most, max(self._least / 2, 2 * self._unit + SLACK))
-        if self._unsure == FIRST_FRAMES - 1 and abs(late) <= self._most:
+        if self._unsure == _FIRST_FRAMES - 1 and abs(late) <= self._most:
             self._began, late = began, 0.0  # libav may have dropped samples of the first frame
         if self._unsure:
             self._unsure = self._unsure - 1 if abs(late) <= 2 * self._unit else math.inf
