@@ -132,7 +132,7 @@ test-windows: $(READY)-build
 	scripts/windows/cargo test --quiet --package penstock-frames --package penstock-pipeline --lib $(ARGS)
 	scripts/windows/cargo build --quiet --package penstock-python
 	cp target/windows/x86_64-pc-windows-gnu/debug/_native.dll python/penstock/_native.pyd
-	scripts/windows/python -m pytest -q -m "not slow" $(PYTHON_ON_WINDOWS)
+	scripts/windows/python -m pytest -q -p scripts.windows.functions -m "not slow" $(PYTHON_ON_WINDOWS)
 
 soak: $(READY)-test $(READY)-native
 	@$(IN_VENV) python tests/soak $(ARGS)

@@ -31,6 +31,8 @@ from penstock._ffmpeg.program import sandbox
 from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock.video import DecoderSettings
 
+pytestmark = pytest.mark.linux("isolated=True")
+
 PYTHON = os.path.realpath(sys.executable)
 #: Bytes of a frame of the clips as rgb24.
 FRAME_BYTES = 64 * 48 * 3

@@ -134,6 +134,7 @@ def open_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.linux("modes of files")
 @pytest.mark.parametrize("what", ["folder", "file"])
 def test_unwritable_folder_or_file_raises_permission_error(open_folder: Path, what: str) -> None:
     output = open_folder / "video.mp4"

@@ -27,6 +27,8 @@ import penstock
 from penstock import fifo
 from penstock.pipes import PipeReader, PipeWriter
 
+pytestmark = pytest.mark.linux("FIFOs")
+
 DATA = noise(1 << 20)
 
 
