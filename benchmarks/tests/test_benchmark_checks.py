@@ -1,4 +1,4 @@
-"""The content checks of pipe, encode, decode and sound: they find a method that loses, tears or changes a frame.
+"""The content checks of pipe, encode and decode: they find a method that loses, tears or changes a frame.
 
 No test compares times.
 """
@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 import pytest
 
-from benchmarks import decode, encode, pipe, sound
+from benchmarks import decode, encode, pipe
 from benchmarks.decode import Target as DecodeTarget
 from benchmarks.decode import readinto, stdout_readinto
 from benchmarks.decode.dataset import OURS, PenstockClips, make_dataset, why_wrong
@@ -34,8 +34,6 @@ from benchmarks.harness.results import Group, Row, Run
 from benchmarks.harness.rounds import attempt
 from benchmarks.harness.senders import Sender, stdin_write
 from benchmarks.harness.tables import remark_on
-from benchmarks.sound import Target as SoundTarget
-from benchmarks.sound import wav_and_stdin
 from penstock._ffmpeg.program.capabilities import find_ffmpeg
 from penstock.errors import PenstockError
 
@@ -501,62 +499,3 @@ def test_samples_are_pixels_all_over_the_frame() -> None:
         rows = range(0, height, job.sample_step)
         assert 60 <= len(rows) <= (224 if job.scaled_to else 80)
         assert height - rows[-1] <= job.sample_step
-
-
-# --- sound beside frames --------------------------------------------------------------------------------
-
-VIDEO = sound.Job("video", 64, 48, 45, "out.mp4", "aac")
-
-
-def sounded(ffmpeg: str, folder: Path, change: Callable[[SoundTarget], SoundTarget]) -> Run:
-    """The run of a plain method whose frames or samples were changed before."""
-
-    def start(target: SoundTarget) -> None:
-        wav_and_stdin(change(target))
-
-    return attempt(Task(Method("changed", "", start=start), VIDEO, ffmpeg, folder=str(folder)), sound.measure)
-
-
-def test_check_accepts_correct_audio(ffmpeg: str, tmp_path: Path) -> None:
-    for method in sound.METHODS:
-        if not method.missing():
-            run = attempt(Task(method, VIDEO, ffmpeg, folder=str(tmp_path)), sound.measure)
-            assert run.error is None, method.name
-            assert "fps" in run.figures and ("apart_ms" in run.figures) == (method.kind != "other")
-    assert list(tmp_path.iterdir()) == []
-
-
-def late(target: SoundTarget) -> SoundTarget:
-    return replace(target, samples=np.roll(target.samples, 3200, axis=0))
-
-
-def short(target: SoundTarget) -> SoundTarget:
-    return replace(target, samples=target.samples[:-4800])
-
-
-def silent(target: SoundTarget) -> SoundTarget:
-    return replace(target, samples=0 * target.samples)
-
-
-def without_flashes(target: SoundTarget) -> SoundTarget:
-    return replace(target, frames=target.frames[1:])
-
-
-def without_the_last_frame(target: SoundTarget) -> SoundTarget:
-    return replace(target, job=replace(target.job, frames=target.job.frames - 1))
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (late, "claps and flashes are 66.7 ms apart"),
-        (short, "the sound takes 1.4"),
-        (silent, "there are 2 seconds, and 0 claps"),
-        (without_flashes, "2 flashes were sent, 0 are shown"),
-        (without_the_last_frame, "45 frames were sent, 44 were received"),
-    ],
-)
-def test_check_rejects_audio_that_does_not_fit(
-    ffmpeg: str, tmp_path: Path, change: Callable[[SoundTarget], SoundTarget], reason: str
-) -> None:
-    assert (sounded(ffmpeg, tmp_path, change).error or "").startswith(reason)

@@ -323,15 +323,17 @@ def test_frames_of_mxf_whose_times_are_those_of_decoding_are_shown_evenly(tmp_pa
     assert times == pytest.approx([number / 30 for number in range(60)])
 
 
-@pytest.mark.parametrize("options", [{}, {"isolated": True}, {"start": 0.3}])
 @pytest.mark.parametrize(
-    ("ending", "codec"),
+    ("ending", "codec", "options"),
     [
-        ("m1v", "mpeg1video"),
-        ("m2v", "mpeg2video"),
-        ("h264", "libx264"),
-        ("mxf", "libx264"),
-        ("avi", "mpeg1video"),
+        ("m1v", "mpeg1video", {"start": 0.3}),
+        ("m2v", "mpeg2video", {}),
+        ("h264", "libx264", {}),
+        ("h264", "libx264", {"isolated": True}),
+        ("h264", "libx264", {"start": 0.3}),
+        ("mxf", "libx264", {}),
+        ("avi", "mpeg1video", {}),
+        ("avi", "mpeg1video", {"start": 0.3}),
     ],
 )
 def test_filters_keep_the_times_of_frames_whose_times_are_made_up(

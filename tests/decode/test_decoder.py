@@ -459,7 +459,7 @@ def test_the_first_frame_is_the_one_on_screen_at_the_start(
 ) -> None:
     """Behind 10 s a seek comes first, where the container can."""
     path = tmp_path / f"clip.{ending}"
-    ffmpeg("-f", "lavfi", "-i", "testsrc2=size=64x48:rate=30:duration=13", *codec, "-threads", "1", path)
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=size=64x48:rate=15:duration=12", *codec, "-threads", "1", path)
     with Decoder(path, conceal_errors=True) as decoder:
         frames = [(frame.time_s or 0.0, frame.tobytes()) for frame in decoder]
     for start in (0.0, 0.1, 0.11, 0.68, 3.32, 11.51):
@@ -494,7 +494,7 @@ def test_start_in_an_intra_refresh_video_is_exact(ending: str, tmp_path: Path) -
     """Of x264's `intra-refresh`, what is called a keyframe is whole only some frames later."""
     path = tmp_path / f"clip.{ending}"
     codec = ("-c:v", "libx264", "-x264-params", "keyint=50:intra-refresh=1")
-    ffmpeg("-f", "lavfi", "-i", "testsrc2=size=320x240:rate=25", "-frames:v", "300", *codec, path)
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=size=160x112:rate=25", "-frames:v", "300", *codec, path)
     check_starts(path, (2.0, 3.0, 11.2, 11.6))
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
+from support.cases import ffmpegs
 from support.engines import engine as engine
 from support.media import ffmpeg
+from support.renders import mapped
 
 import penstock
 from penstock import AudioDecoder, Decoder, DecoderError, Encoder, probe
@@ -136,7 +138,7 @@ def test_map_video_refuses_two_frames_at_one_time_before_it_renders(tmp_path: Pa
 @pytest.mark.parametrize("ending", ["mp4", "mkv"])
 def test_map_video_keeps_how_long_the_last_frame_is_shown(tmp_path: Path, ending: str) -> None:
     source, out = long_last(tmp_path / f"in.{ending}"), tmp_path / f"out.{ending}"
-    penstock.map_video(None, source, out, workers=1)
+    mapped(source, out)
     video = probe(out).best_video
     # Matroska's times begin with the priming of the sound, which libav counts or not.
     assert video is not None and video.duration_s == pytest.approx(0.96 + LAST_S, abs=0.04)
@@ -187,7 +189,7 @@ def test_frames_left_out_at_the_beginning_are_not_taken_for_a_missing_end(tmp_pa
 
 def test_long_last_frame_in_matroska_is_not_taken_for_a_cut(tmp_path: Path, engine: str) -> None:
     source, copied = long_last(tmp_path / "in.mp4"), tmp_path / "copied.mkv"
-    ffmpeg("-i", source, "-c", "copy", copied)
+    ffmpeg("-i", source, "-c", "copy", copied, program=ffmpegs()[0])
     with av.open(str(copied)) as file:
         if any(
             packet.duration > packet.time_base.denominator for packet in file.demux(video=0) if packet.size

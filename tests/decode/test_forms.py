@@ -228,9 +228,19 @@ def test_a_picture_that_changes_its_size_is_cropped_alike(tmp_path: Path) -> Non
     ids=str,
 )
 def test_impossible_forms_are_refused_at_the_call(options: dict[str, Any], word: str) -> None:
-    for engine in ({}, {"isolated": True}):
-        with pytest.raises(ValueError, match=word):
-            Decoder(clip("h264"), **options, **engine)
+    with pytest.raises(ValueError, match=word):
+        Decoder(clip("h264"), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"), [({"crop": (60, 0, 8, 8)}, "64x48"), ({"fit": "cover"}, "size")], ids=str
+)
+def test_impossible_forms_of_an_isolated_file_are_refused_at_the_call(
+    options: dict[str, Any], word: str
+) -> None:
+    """By what its facts tell, and before it is opened."""
+    with pytest.raises(ValueError, match=word):
+        Decoder(clip("h264"), isolated=True, **options)
 
 
 @pytest.mark.parametrize("crop", [(0, 0, 8), "0:0:8:8", (0, 0, 8.5, 8)], ids=str)

@@ -409,7 +409,7 @@ def test_the_wheels_ffmpeg_takes_no_precedence_over_a_named_one(
 ) -> None:
     settings = EncoderSettings(ffmpeg="ffmpeg" if named_by == "argument" else None)
     if named_by == "old wheel":
-        monkeypatch.setattr("imageio_ffmpeg.__version__", "0.6.0")
+        monkeypatch.setattr("penstock._ffmpeg.program.capabilities._OLDEST_IN_WHEEL", (99,))
     elif named_by != "argument":
         monkeypatch.setenv(named_by, two_ffmpegs[1])
     assert program_of(tmp_path / "a.mp4", settings=settings) == two_ffmpegs[1]

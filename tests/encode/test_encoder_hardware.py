@@ -19,8 +19,8 @@ from support.cases import a_few, needs
 from support.command_line import printed, run
 from support.media import decode, flat, is_flat
 from support.processes import script
+from support.renders import mapped
 
-import penstock
 from penstock import Encoder, EncoderError, rendering
 from penstock._encoding import encoders
 from penstock._encoding.plan import plan
@@ -220,7 +220,7 @@ def test_render_uses_one_encoder_for_all_chunks(tmp_path: Path, working: Working
     encoded(tmp_path / "in.mp4")
     files = tmp_path / "in.mp4", tmp_path / "a.mp4"
     assert rendering.plan_video(None, *files, encoder_options=encoder).codec == "h264_nvenc"
-    penstock.map_video(None, *files, encoder_options=encoder, workers=1)
+    mapped(*files, encoder_options=encoder)
     assert len(decode(files[1], SIZE)) == FRAMES
     assert len(trials(tmp_path)) == 1
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.renders import mapped, rendered
 
-from penstock import Decoder, DecoderError, Encoder, FFmpegWarning, map_video, probe, render
+from penstock import Decoder, DecoderError, Encoder, FFmpegWarning, probe
 from penstock._encoding.labels import Labels
 from penstock.errors import EncoderError
 from penstock.video import AudioTrack, EncoderSettings
@@ -207,7 +208,7 @@ def drawn(index: int, _time_s: float, view: Any) -> None:
 def test_a_render_has_metadata_and_chapters(tmp_path: Path) -> None:
     path = tmp_path / "a.mp4"
     labels = {"metadata": {"title": "x"}, "chapters": [(0.0, "begin"), (0.25, "end")]}
-    render(drawn, output=path, frames=12, fps=24, size=(64, 48), workers=1, encoder_options=labels)
+    rendered(drawn, path, frames=12, fps=24, size=(64, 48), encoder_options=labels)
     media = probe(path)
     assert media.tags["title"] == "x"
     assert [(chapter.start_s, chapter.title) for chapter in media.chapters] == labels["chapters"]
@@ -229,29 +230,31 @@ def test_location_that_the_container_rewrites_does_not_warn(tmp_path: Path, ffmp
     assert report is not None and report.warnings == ()
 
 
-@pytest.mark.parametrize("name", ["a.mov", "a.mp4", "a.mkv", "a.mxf"])
 @pytest.mark.parametrize(
-    ("fps", "timecode"),
+    ("name", "fps", "timecode"),
     [
-        (25, "01:00:00:24"),
-        (Fraction(30000, 1001), "00:01:00;02"),
-        (Fraction(60000, 1001), "00:10:00;00"),
+        ("a.mov", 25, "01:00:00:24"),
+        ("a.mp4", Fraction(30000, 1001), "00:01:00;02"),
+        ("a.mp4", Fraction(60000, 1001), "00:10:00;00"),
+        ("a.mkv", Fraction(30000, 1001), "00:01:00;02"),
+        ("a.mxf", Fraction(30000, 1001), "00:01:00;02"),
+        ("a.mxf", Fraction(60000, 1001), "00:10:00:00"),  # MXF drops frames at 30000/1001 only
     ],
     ids=str,
 )
 def test_file_keeps_its_time_code(
     tmp_path: Path, ffmpeg: str, name: str, fps: Fraction, timecode: str
 ) -> None:
-    path = tmp_path / name
-    if fps == Fraction(60000, 1001) and name == "a.mxf":
-        timecode = "00:10:00:00"  # MXF drops frames at 30000/1001 only
-    encoder = written(path, ffmpeg, fps=fps, timecode=timecode)
+    encoder = written(tmp_path / name, ffmpeg, fps=fps, timecode=timecode)
     assert encoder.report is not None and encoder.report.warnings == ()
-    assert probe(path).timecode == timecode
-    # A tag of that name is the same.
-    encoder = written(path, ffmpeg, fps=fps, metadata={"Timecode": timecode})
+    assert probe(tmp_path / name).timecode == timecode
+
+
+@pytest.mark.parametrize("name", ["a.mov", "a.mkv", "a.mxf"])
+def test_a_tag_that_is_called_timecode_is_the_time_code(tmp_path: Path, ffmpeg: str, name: str) -> None:
+    encoder = written(tmp_path / name, ffmpeg, fps=25, metadata={"Timecode": "01:00:00:24"})
     assert encoder.report is not None and encoder.report.warnings == ()
-    assert probe(path).timecode == timecode
+    assert probe(tmp_path / name).timecode == "01:00:00:24"
 
 
 @pytest.mark.parametrize(
@@ -300,7 +303,7 @@ def test_like_and_map_video_keep_the_time_code_or_warn(tmp_path: Path, ffmpeg: s
         for frame in decoder:
             encoder.write(frame, time_s=frame.time_s)
     assert probe(tmp_path / "b.mkv").timecode == "01:00:00:24"
-    map_video(None, source, tmp_path / "c.mov", workers=1, encoder_options={"settings": settings})
+    mapped(source, tmp_path / "c.mov", encoder_options={"settings": settings})
     assert probe(tmp_path / "c.mov").timecode == "01:00:00:24"
     with pytest.warns(FFmpegWarning, match="time code"):
         Encoder.like(probe(source), tmp_path / "b.ts", settings=settings).abort()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support import renders
 from support.media import COLORS, decode, ffmpeg
 
 import penstock
@@ -39,16 +40,8 @@ def scene(index: int, time_s: float, view: np.ndarray) -> None:
 
 
 def rendered(output: Path, count: int, fps: Any, *, chunk_frames: int | None = 16, **encoder: Any) -> Path:
-    penstock.render(
-        scene,
-        frames=count,
-        size=SIZE,
-        fps=fps,
-        output=output,
-        workers=2,
-        chunk_frames=chunk_frames,
-        encoder_options=encoder,
-    )
+    given = {"size": SIZE, "fps": fps, "workers": 2, "chunk_frames": chunk_frames}
+    renders.rendered(scene, output, frames=count, encoder_options=encoder, **given)
     return output
 
 
@@ -115,7 +108,7 @@ def test_audio_that_the_container_cannot_hold_is_encoded(tmp_path: Path) -> None
     audio = tmp_path / "audio.ogg"
     ffmpeg("-f", "lavfi", "-i", "sine=duration=2", "-c:a", "libvorbis", audio)
     output = tmp_path / "video.mov"
-    penstock.render(scene, output, frames=12, size=SIZE, fps=12, workers=1, audio=audio)
+    renders.rendered(scene, output, frames=12, size=SIZE, fps=12, audio=audio)
     media = probe(output)
     assert [one.codec for one in media.audio] not in ([], ["vorbis"])
     assert media.audio[0].duration_s == pytest.approx(1, abs=0.05)

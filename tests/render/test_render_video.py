@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support import renders
 from support.cases import ffmpegs
 from support.clips import clip
 from support.media import decode, ffmpeg
@@ -40,7 +41,7 @@ def half(frame: penstock.VideoFrame) -> np.ndarray:
 
 def mapped(function: Any, source: Path, output: Path, **others: Any) -> Path:
     given = {"workers": 2, "chunk_frames": 7, "encoder_options": LOSSLESS} | others
-    penstock.map_video(function, source, output, **given)
+    renders.mapped(source, output, function, **given)
     return output
 
 
@@ -275,16 +276,8 @@ def test_sound_begins_at_the_time_of_the_first_frame(
     if suffix == "webm":
         encoder = {"codec": "libvpx-vp9", "options": {"b": "300k", "deadline": "realtime", "cpu-used": 8}}
     audio = clicks(tmp_path / sound, seconds, *codec)
-    penstock.render(
-        scene,
-        frames=range(first, first + 60),
-        size=SIZE,
-        fps=24,
-        output=output,
-        workers=2,
-        audio=audio,
-        encoder_options=encoder,
-    )
+    given = {"size": SIZE, "fps": 24, "workers": 2, "audio": audio, "encoder_options": encoder}
+    renders.rendered(scene, output, frames=range(first, first + 60), **given)
     made = probe(output)
     assert kept is None or made.audio[0].codec == kept
     # FFmpeg moves the picture in WebM by what the Opus encoder puts before the sound, 6.5 ms.
@@ -333,11 +326,11 @@ def test_source_without_audio_is_refused_as_audio(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["video.mp4", "video.mkv"])
 def test_audio_that_ends_before_the_first_frame_warns(tmp_path: Path, name: str) -> None:
     audio = clicks(tmp_path / "two.wav", 2.0)
-    given: dict[str, Any] = {"size": SIZE, "fps": 25, "output": tmp_path / name, "workers": 1, "audio": audio}
-    report = penstock.render(scene, frames=range(100, 106), **given)
+    given: dict[str, Any] = {"size": SIZE, "fps": 25, "output": tmp_path / name, "audio": audio}
+    report = renders.rendered(scene, frames=range(100, 106), **given)
     [warning] = [one for one in report.warnings if "the result has no audio" in one]
     assert "two.wav ends before the first frame" in warning
-    assert not any("no audio" in one for one in penstock.render(scene, frames=range(6), **given).warnings)
+    assert not any("no audio" in one for one in renders.rendered(scene, frames=range(6), **given).warnings)
 
 
 @pytest.mark.parametrize("flags", ["+frag_keyframe", "+frag_keyframe+empty_moov", "dash", "cmaf", "+isml"])
@@ -412,6 +405,16 @@ def test_lost_facts_of_the_source_warn(tmp_path: Path) -> None:
         mapped(None, clip("interlaced"), tmp_path / "interlaced.mkv")
 
 
+def test_assemble_reports_what_the_source_loses(tmp_path: Path) -> None:
+    with pytest.warns(penstock.FFmpegWarning, match="interlacing"):
+        planned = rendering.plan_video(None, clip("interlaced"), tmp_path / "out.mkv", workers=1)
+    planned = rendering.Plan.from_json(planned.to_json())
+    for number in range(len(planned.lengths)):
+        rendering.render_chunk(planned, number)
+    report = rendering.assemble(planned)
+    assert planned.lost and report.warnings[: len(planned.lost)] == planned.lost
+
+
 CHAPTERS = [(0.0, "One"), (0.4, "Two")]
 
 
@@ -435,15 +438,13 @@ def test_a_mapped_video_keeps_the_tags_and_chapters_that_like_keeps(
             encoder.write(np.zeros((48, 64, 3), np.uint8))
         if has_sound:
             encoder.write_audio(np.zeros(6400, np.float32))
-    report = penstock.map_video(None, source, output, workers=1)
+    report = renders.mapped(source, output)
     assert labels_of(output) == (tags, CHAPTERS) and report.warnings == ()
     assert len(probe(output).audio) == has_sound
     mine = {"metadata": {"title": "Mine"}, "chapters": None}
-    penstock.map_video(None, source, output, workers=1, encoder_options=mine)
+    renders.mapped(source, output, encoder_options=mine)
     assert labels_of(output) == ({"title": "Mine"}, [])
-    penstock.map_video(
-        None, source, output, workers=1, encoder_options={"options": {"metadata": "title=Option"}}
-    )
+    renders.mapped(source, output, encoder_options={"options": {"metadata": "title=Option"}})
     assert labels_of(output) == ({"title": "Option", "artist": "Ada"}, CHAPTERS)
 
 
@@ -470,7 +471,7 @@ def test_what_a_mapped_video_loses_warns_as_like_does(tmp_path: Path, suffix: st
     others = ("-map", "1:a", "-map", "2:s", "-c:s", "mov_text" if suffix == "mp4" else "copy")
     ffmpeg("-i", pictures, "-i", tones, "-i", subtitles, *tracks, *others, "-t", "1", source)
     with pytest.warns(penstock.FFmpegWarning) as caught:
-        report = penstock.map_video(None, source, tmp_path / "out.mkv", workers=1)
+        report = renders.mapped(source, tmp_path / "out.mkv")
     told = " ".join(str(one.message) for one in caught)
     assert all(str(one.message) in report.warnings for one in caught)
     assert "audio tracks (1 of 2)" in told and "subtitles" in told

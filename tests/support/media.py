@@ -20,7 +20,7 @@ import pytest
 
 from penstock import Decoder, Encoder
 from penstock.video import find_ffmpeg
-from support.cases import eventually, ffmpegs
+from support.cases import eventually
 from support.clips import clip
 from support.this_process import open_fds, threads, workers
 
@@ -59,8 +59,8 @@ def described(path: str | os.PathLike[str]) -> str:
 
 
 def ffmpeg(*arguments: object, program: str | None = None) -> bytes:
-    """What FFmpeg writes to standard output, by default the system's. It may overwrite files."""
-    return _ffmpeg("-v", "error", "-y", *map(str, arguments), program=program or ffmpegs()[0]).stdout
+    """What FFmpeg writes to standard output, by default the one that encodes. It may overwrite files."""
+    return _ffmpeg("-v", "error", "-y", *map(str, arguments), program=program).stdout
 
 
 def make(output: object, **options: object) -> Encoder:

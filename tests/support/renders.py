@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from penstock.rendering import Plan
+from penstock import map_video, render
+from penstock.rendering import Plan, RenderReport
 from support.media import decode
 
 SIZE = (64, 48)
@@ -30,6 +32,20 @@ def settings(folder: Path, **others: Any) -> dict[str, Any]:
         "chunk_frames": 8,
     }
     return given | {"encoder_options": FAST} | others
+
+
+def rendered(what: Any, output: Path, **options: Any) -> RenderReport:
+    """`render` on threads, by default on one: the start of a program takes half a second."""
+    given = {"workers": 1} | options
+    with ThreadPoolExecutor(given["workers"]) as pool:
+        return render(what, output, executor=pool, **given)
+
+
+def mapped(source: Path, output: Path, function: Any = None, **options: Any) -> RenderReport:
+    """`map_video` on threads, as above."""
+    given = {"workers": 1} | options
+    with ThreadPoolExecutor(given["workers"]) as pool:
+        return map_video(function, source, output, executor=pool, **given)
 
 
 def chunks(folder: Path) -> list[str]:

@@ -123,8 +123,9 @@ pub use {
     sys::AsHandle,
     writer::{
         byte_writer::ByteWriter,
-        handle::{Writer, WriterOptions, WriterStats},
+        handle::{Writer, WriterOptions},
         rejected::Rejected,
+        state::WriterStats,
         transport::choice::{Mode, ReaderKind, Reason, Transport},
     },
 };

@@ -13,6 +13,7 @@ pub(crate) mod job;
 mod policy;
 mod read_watch;
 pub(crate) mod rejected;
+pub(crate) mod state;
 pub(crate) mod stream;
 pub(crate) mod transformer;
 pub(crate) mod transport;

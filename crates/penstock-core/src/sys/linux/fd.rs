@@ -1,53 +1,23 @@
-//! File descriptors: what they lead to, and reads and writes that do not block.
+//! File descriptors: their numbers, how they close, and reads and writes that do not block.
 
 use std::io::IsTerminal;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
-use rustix::fs::{AtFlags, FileType, OFlags, Stat, StatxFlags, fcntl_getfl, fstat, major, statx};
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat, major};
 use rustix::io::{DupFlags, Errno, dup3};
 use rustix::ioctl::{Getter, Opcode, ioctl};
-use rustix::net::{AddressFamily, RecvFlags, SocketType, recv};
+use rustix::net::{AddressFamily, RecvFlags, recv};
 
-use super::facts::Facts;
+pub(crate) use super::facts::StreamId;
+use super::facts::{Facts, is_anonymous, kind_of, terminal_number};
 use super::signals::WithoutWriteSignals;
 use super::wait::{Events, ready};
 use crate::sys::error::{Result, SysError};
 use crate::sys::faults::{Call, pass};
 pub(crate) use crate::sys::kind::{Closing, Kind};
 use crate::sys::span::Span;
-
-/// Identifies what a descriptor leads to: equal for all descriptors of one pipe, FIFO, socket or file.
-///
-/// The time of birth distinguishes a file from an earlier one with the same inode number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct StreamId {
-    device: u64,
-    pub(crate) inode: u64,
-    born: (i64, u32),
-    twin: Twin,
-}
-
-/// Distinguishes what shares an inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Twin {
-    /// Nothing does.
-    None,
-    /// The controlling sides of pseudo-terminals have the inode of /dev/ptmx, and a number (`TIOCGPTN`, ioctl_tty(2)).
-    Terminal(u32),
-    /// All eventfds have one inode, and a number each (proc(5), `eventfd-id`, from Linux 5.2 on).
-    Event(u32),
-    /// The descriptor's number, for what has no other.
-    Descriptor(u32),
-}
-
-impl StreamId {
-    /// Whether the system may give it to another as soon as this one is closed.
-    pub(crate) fn is_of_eventfd(&self) -> bool {
-        matches!(self.twin, Twin::Event(_))
-    }
-}
 
 /// Where the numbers of our own descriptors begin. The system gives a program the lowest free ones, so that one which it has
 /// closed, and passes to us or writes to by mistake, is not ours. Chosen: half of the usual limit (`RLIMIT_NOFILE`, 1024).
@@ -231,55 +201,7 @@ pub(crate) fn identify_source(fd: BorrowedFd<'_>) -> Result<(StreamId, Kind)> {
 fn identify_by(fd: BorrowedFd<'_>, flags: OFlags) -> Result<(StreamId, Kind)> {
     let stat = fstat(fd)?;
     let kind = kind_of(fd, flags, &stat)?;
-    let twin = if kind == Kind::Other { twin(fd, &stat) } else { Twin::None };
-    Ok((StreamId { device: stat.st_dev, inode: stat.st_ino, born: birth(fd), twin }, kind))
-}
-
-/// The kind of destination that has these flags and this status.
-fn kind_of(fd: BorrowedFd<'_>, flags: OFlags, stat: &Stat) -> Result<Kind> {
-    Ok(match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Fifo if flags.contains(OFlags::DIRECT) => Kind::Packets,
-        FileType::Fifo => Kind::Pipe,
-        FileType::Socket => match rustix::net::sockopt::socket_type(fd)? {
-            SocketType::STREAM => Kind::StreamSocket,
-            _ => Kind::Messages,
-        },
-        FileType::RegularFile | FileType::BlockDevice => Kind::File,
-        FileType::Directory => return Err(Errno::ISDIR.into()),
-        _ => Kind::Other,
-    })
-}
-
-fn twin(fd: BorrowedFd<'_>, stat: &Stat) -> Twin {
-    let event = || if is_anonymous(stat) { eventfd_number(fd).map(Twin::Event) } else { None };
-    let known = terminal_number(fd).map(Twin::Terminal).or_else(event);
-    known.unwrap_or(Twin::Descriptor(fd.as_raw_fd().unsigned_abs()))
-}
-
-/// Whether it is a file of the kernel's without a name, as every eventfd is.
-fn is_anonymous(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Unknown
-}
-
-fn eventfd_number(fd: BorrowedFd<'_>) -> Option<u32> {
-    let told = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
-    told.lines().find_map(|line| line.strip_prefix("eventfd-id:")?.trim().parse().ok())
-}
-
-/// The number of a pseudo-terminal, by its controlling side.
-pub(crate) fn terminal_number(fd: BorrowedFd<'_>) -> Option<u32> {
-    // SAFETY: it writes one unsigned int.
-    unsafe { ioctl(fd, Getter::<{ libc::TIOCGPTN as Opcode }, u32>::new()) }.ok()
-}
-
-/// When the file was made; zero where the file system does not record it, as for pipes and sockets.
-fn birth(fd: BorrowedFd<'_>) -> (i64, u32) {
-    match statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME) {
-        Ok(found) if found.stx_mask & StatxFlags::BTIME.bits() != 0 => {
-            (found.stx_btime.tv_sec, found.stx_btime.tv_nsec)
-        }
-        _ => (0, 0),
-    }
+    Ok((StreamId::of(fd, &stat, kind), kind))
 }
 
 /// Whether the other end is closed, so that nothing written can arrive.

@@ -1,0 +1,3 @@
+from benchmarks.relay import main
+
+main()
