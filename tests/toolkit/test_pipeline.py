@@ -123,6 +123,7 @@ def test_a_pattern_finds_files_sorted(tmp_path: Path, plain: list[bytes]) -> Non
         assert [bytes(chunk) for chunk in pipeline] == [b"this"]
 
 
+@pytest.mark.linux("names of files that are no text")
 def test_file_names_that_are_no_text_are_kept(tmp_path: Path) -> None:
     path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe")
     Path(path).write_bytes(b"odd")

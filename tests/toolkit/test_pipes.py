@@ -161,7 +161,7 @@ def test_many_large_pipes_leave_room_for_other_pipes() -> None:
     succeeded(run_script(code))
 
 
-@pytest.mark.linux("relays")
+@pytest.mark.linux("the size of a pipe")
 def test_requested_capacity_is_kept_by_a_relay(tmp_path: Path) -> None:
     """A relay grows the pipes that nobody has named a size of, and leaves those alone of which somebody has."""
     (tmp_path / "file").write_bytes(DATA)
@@ -338,7 +338,7 @@ def test_ends_serve_as_standard_streams_of_a_program(ends: tuple[PipeReader, Pip
 # Relays
 
 
-@pytest.mark.linux("relays")
+@pytest.mark.linux("splice")
 def test_file_passes_through_a_pipe_into_a_file(ends: tuple[PipeReader, PipeWriter], tmp_path: Path) -> None:
     reader, writer = ends
     (tmp_path / "source").write_bytes(DATA)
@@ -354,7 +354,7 @@ def test_file_passes_through_a_pipe_into_a_file(ends: tuple[PipeReader, PipeWrit
     assert (tmp_path / "copy").read_bytes() == DATA
 
 
-@pytest.mark.linux("relays")
+@pytest.mark.linux("sockets as descriptors")
 def test_read_from_and_write_to_accept_count_and_options(
     ends: tuple[PipeReader, PipeWriter], tmp_path: Path
 ) -> None:
@@ -372,7 +372,6 @@ def test_read_from_and_write_to_accept_count_and_options(
         assert there.recv(1000) == DATA[1100:1500]
 
 
-@pytest.mark.linux("relays")
 def test_pipe_is_relayed_to_another_pipe(ends: tuple[PipeReader, PipeWriter]) -> None:
     reader, writer = ends
     far_reader, far_writer = make_pipe()

@@ -20,8 +20,6 @@ from support.this_process import open_fds, workers
 import penstock
 from penstock import BrokenStreamError, ClosedError, StalledError
 
-pytestmark = pytest.mark.linux("relays")
-
 DATA = noise(3_000_001)
 
 
