@@ -769,6 +769,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.linux("forks")
 @pytest.mark.parametrize(("parent", "ends"), [("idle", "exits"), ("busy", "collects")])
 def test_forked_child_reopens_the_file(video: Path, parent: str, ends: str) -> None:
     ran = subprocess.run(

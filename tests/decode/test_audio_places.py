@@ -443,6 +443,7 @@ def test_threads_share_the_blocks(folder: Path) -> None:
     assert sum(map(len, blocks)) == len(whole(made(folder, "a.flac"))[0])
 
 
+@pytest.mark.linux("forks")
 def test_the_child_of_a_fork_cannot_read(folder: Path) -> None:
     with AudioDecoder(made(folder, "a.flac")) as audio:
         next(audio)

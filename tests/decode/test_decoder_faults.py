@@ -683,6 +683,7 @@ def test_a_signal_handler_that_reads_is_refused_and_takes_no_frame(monkeypatch: 
     assert said
 
 
+@pytest.mark.linux("forks")
 @pytest.mark.parametrize("settings", ["", BY_PROGRAM], ids=["libav", "ffmpeg"])
 def test_forked_child_gets_a_closed_decoder(settings: str) -> None:
     code = f"""
@@ -706,6 +707,7 @@ def test_forked_child_gets_a_closed_decoder(settings: str) -> None:
     succeeded(run_script(code, clip("long")))
 
 
+@pytest.mark.linux("forks")
 @pytest.mark.parametrize("way", ["decoder.close()", "decoder.__exit__(None, None, None)"])
 def test_forked_child_can_close_a_decoder_that_a_thread_of_the_parent_reads(way: str) -> None:
     code = f"""

@@ -111,6 +111,7 @@ def test_pickle_includes_the_bytes() -> None:
         pickle.dumps(decoder)
 
 
+@pytest.mark.linux("forks")
 def test_forked_child_reads_frames_from_bytes() -> None:
     code = """
     decoder = penstock.Decoder(open(sys.argv[1], "rb").read())
@@ -254,6 +255,7 @@ def test_endless_pipe_can_be_left() -> None:
         program.kill()
 
 
+@pytest.mark.linux("forks")
 def test_forked_child_holds_no_pipe_open() -> None:
     read, write = os.pipe()
     decoder_source = threading.Thread(

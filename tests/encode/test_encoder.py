@@ -995,6 +995,7 @@ def test_ctrl_c_at_the_interpreters_exit_ends_a_slow_ffmpeg(tmp_path: Path) -> N
 # Fork
 
 
+@pytest.mark.linux("forks")
 def test_a_forked_child_neither_holds_nor_harms_the_video(tmp_path: Path) -> None:
     output = tmp_path / "video.mp4"
     encoder = make(output)

@@ -755,6 +755,7 @@ def test_ctrl_c_leaves_a_file_with_playable_video_and_audio(tmp_path: Path) -> N
     assert heard_s(tmp_path / "a.mkv", 1)[1] == pytest.approx(61 / FPS, abs=0.1)
 
 
+@pytest.mark.linux("forks")
 def test_forked_child_does_not_affect_the_audio(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.m4a", "aac", 20)
     sounds = [source, INPUT]

@@ -106,6 +106,7 @@ def test_fifo_reader_gets_everything_whenever_it_opens_the_fifo(
     assert len(decode(tmp_path / "video.nut")) == 5
 
 
+@pytest.mark.linux("forks")
 def test_a_forked_child_does_not_keep_a_fifo_open(fifo: Path) -> None:
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     encoder = make(fifo, **TO_FIFO)

@@ -501,6 +501,7 @@ assert len(got) == 3 * frame.nbytes
 """
 
 
+@pytest.mark.linux("forks")
 def test_fork_does_not_affect_a_fan_out(tmp_path: Path) -> None:
     succeeded(run_script(FORKED, tmp_path / "a.mkv"))
 

@@ -227,6 +227,7 @@ def test_reported_failure_is_not_reported_again_at_exit(way: str) -> None:
     succeeded(run_script(WHOSE_READER_GOES.format(REPORTED[way])))
 
 
+@pytest.mark.linux("forks")
 def test_forked_child_does_not_report_losses_of_its_parent() -> None:
     code = """
     reader, writer = os.pipe()

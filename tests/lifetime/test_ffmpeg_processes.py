@@ -289,6 +289,7 @@ def test_close_needs_no_more_descriptors_than_the_encoder_has(tmp_path: Path) ->
     assert succeeded(run_script(code, tmp_path / "v.mp4")) == b"5 ()\n"
 
 
+@pytest.mark.linux("forks")
 def test_fork_during_encoder_starts_keeps_no_encoder_from_ending(tmp_path: Path) -> None:
     code = """
     def work(number):

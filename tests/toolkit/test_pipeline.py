@@ -158,6 +158,7 @@ def test_iterable_can_be_decompressed_as_a_stream() -> None:
     assert max(chunk.nbytes for chunk in chunks) <= 100_000
 
 
+@pytest.mark.linux("sockets as descriptors")
 def test_socket_data_is_passed_on_as_it_arrives() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs, Pipeline(Source.fd(theirs)) as pipeline:
@@ -172,6 +173,7 @@ def test_socket_data_is_passed_on_as_it_arrives() -> None:
         assert pipeline.read(PATIENCE_S) is None
 
 
+@pytest.mark.linux("sockets as descriptors")
 def test_reset_raises_after_the_data_before_it() -> None:
     ours, theirs = socket.socketpair()
     ours.send(b"nobody reads this, so that the close below is a reset")
@@ -516,6 +518,7 @@ def test_program_that_ends_delivers_the_chunks_of_a_pipeline() -> None:
     assert succeeded(run_script(body)) == b"".join(bytes([number]) * 10_000 for number in range(200))
 
 
+@pytest.mark.linux("forks")
 def test_forked_child_gets_closed_pipelines() -> None:
     body = """
     from penstock import Pipeline
@@ -700,6 +703,7 @@ def test_stats_count_chunks_and_name_the_bottleneck() -> None:
     assert pipeline.bottleneck == "slow"
 
 
+@pytest.mark.linux("nice values")
 def test_policies_are_applied_by_name() -> None:
     policy = penstock.cpu.ThreadPolicy(nice=15)
     policies = {"checksum": policy, "iterable": policy}

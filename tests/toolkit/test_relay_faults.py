@@ -154,6 +154,7 @@ def test_a_tee_ends_although_a_child_that_is_about_to_exec_had_copies_of_its_pip
     os.close(watch)
 
 
+@pytest.mark.linux("forks")
 def test_unstarted_tee_belongs_to_the_parent_after_a_fork() -> None:
     """Its descriptors are closed in the child, where the same numbers soon lead elsewhere."""
     done = run_script(
@@ -199,6 +200,7 @@ def test_unstarted_tee_belongs_to_the_parent_after_a_fork() -> None:
     assert succeeded(done).decode().splitlines() == ["closed"] * 4 + ["another's bytes", "5 frame"]
 
 
+@pytest.mark.linux("forks")
 def test_a_fork_during_the_first_relay_leaves_the_child_no_lock_taken() -> None:
     """What is imported late is, on a slow disk, imported while another thread forks: the child waits for ever."""
     done = run_script(

@@ -231,6 +231,7 @@ def test_program_exit_delivers_gathered_bytes() -> None:
     assert written[FILLS:] == b"".join(b"%20d" % number for number in range(1000))
 
 
+@pytest.mark.linux("forks")
 def test_forked_child_neither_writes_nor_loses_bytes_gathered_by_its_parent(pair: tuple[int, int]) -> None:
     code = """
     reader, end = os.pipe()
