@@ -611,6 +611,7 @@ def test_frames_by_index_are_refused_with_options_for_the_ffmpeg_program(
         assert next(decoder).index == 0
 
 
+@pytest.mark.linux("FIFOs")
 def test_fifo_refuses_frames_by_index(video: Path, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo.ts"
     os.mkfifo(fifo)
@@ -621,6 +622,7 @@ def test_fifo_refuses_frames_by_index(video: Path, tmp_path: Path) -> None:
         decoder[0]
 
 
+@pytest.mark.linux("signals to programs")
 def test_signal_handler_closes_a_decoder_that_its_thread_is_reading(tmp_path: Path) -> None:
     def closes(*_: object) -> None:
         with pytest.raises(RuntimeError):

@@ -525,6 +525,7 @@ def test_settings_of_another_class_are_refused(kind: Any, wrong: Any) -> None:
         kind(clip("audio_aac"), settings=wrong, **options)
 
 
+@pytest.mark.linux("/proc")
 def test_closing_ends_ffmpeg_and_blocks_stay(folder: Path) -> None:
     path, full = sweep(folder, "wav")
     with AudioDecoder(path, settings=BY_PROGRAM) as audio:
@@ -537,6 +538,7 @@ def test_closing_ends_ffmpeg_and_blocks_stay(folder: Path) -> None:
     audio.close()
 
 
+@pytest.mark.linux("/proc")
 def test_dropped_audio_decoder_ends_ffmpeg_and_warns(folder: Path) -> None:
     audio = AudioDecoder(sweep(folder, "wav")[0], settings=BY_PROGRAM)
     next(audio)

@@ -145,6 +145,7 @@ def test_unreadable_file_raises_permission_error(tmp_path: Path) -> None:
         Decoder(secret)
 
 
+@pytest.mark.linux("a shell script stands in for a program")
 @pytest.mark.parametrize("name", ["h264", "h264_ts"])
 def test_file_deleted_before_ffmpeg_opens_it_raises(name: str, tmp_path: Path) -> None:
     path = tmp_path / "gone"
@@ -221,6 +222,7 @@ def test_error_has_the_words_of_ffmpeg(options: dict[str, object], words: str) -
     assert caught.value.returncode not in (0, None) and caught.value.frames == 0
 
 
+@pytest.mark.linux("a shell script stands in for a program")
 def test_ffmpeg_that_cannot_decode_alpha_raises(tmp_path: Path) -> None:
     program = tmp_path / "ffmpeg"
     program.write_text(f'#!/bin/sh\n{find_ffmpeg()} "$@" | sed "s/ libvpx-vp9 / nothing /"\n')
@@ -462,6 +464,7 @@ def test_a_read_at_the_end_can_be_late(tmp_path: Path) -> None:
         assert decoder.read() is None, "FFmpeg has reported its end"
 
 
+@pytest.mark.linux("a shell script stands in for a program")
 def test_ffmpeg_that_hangs_raises_stalled_error(tmp_path: Path) -> None:
     program = tmp_path / "ffmpeg"
     program.write_text(
@@ -529,6 +532,7 @@ def test_two_threads_get_each_frame_once_with_its_own_place(engine: str) -> None
     assert len(got) == 600 and set(got) == expected
 
 
+@pytest.mark.linux("signals to programs")
 def test_ctrl_c_ends_the_wait_and_ffmpeg() -> None:
     code = f"""
     with penstock.Decoder(sys.argv[1], {BY_PROGRAM}) as decoder:
@@ -646,6 +650,7 @@ def test_ctrl_c_right_after_a_read_took_the_lock_releases_the_lock() -> None:
         assert [frame.index for frame in decoder] == list(range(1, 30))
 
 
+@pytest.mark.linux("signals to programs")
 @WITHIN
 @pytest.mark.usefixtures("waited")
 def test_signal_handler_can_close_a_decoder_during_a_read(
@@ -665,6 +670,7 @@ def test_signal_handler_can_close_a_decoder_during_a_read(
     assert eventually(lambda: (open_fds(), libav_threads()) == (fds, threads))
 
 
+@pytest.mark.linux("signals to programs")
 def test_a_signal_handler_that_reads_is_refused_and_takes_no_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[BaseException] = []
 

@@ -274,6 +274,7 @@ class TestFiles:
         [video] = probe(clip("h264")).video
         assert (video.mastering_display, video.content_light) == (None, None)
 
+    @pytest.mark.linux("files in /dev")
     def test_channels_described_by_the_file_are_read(self, tmp_path: Path) -> None:
         """PyAV 18 ended the process."""
         command = (find_ffmpeg(), "-v", "error", "-f", "f32le", "-ar", "8000", "-ac", "6", "-i", "/dev/zero")
@@ -291,6 +292,7 @@ class TestFiles:
     def test_file_url_is_accepted(self) -> None:
         assert probe(f"file://{clip('h264')}").video[0].frames == 30
 
+    @pytest.mark.linux("FIFOs")
     def test_fifo_with_a_writer_is_probed(self, tmp_path: Path) -> None:
         fifo = tmp_path / "fifo"
         os.mkfifo(fifo)
@@ -372,6 +374,7 @@ def test_first_frame_at_0_is_found_if_frames_are_seconds_apart(tmp_path: Path) -
 class TestStalled:
     """What does not come is given up."""
 
+    @pytest.mark.linux("FIFOs")
     def test_fifo_without_a_writer_times_out(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "fifo")
         before = holdings()
@@ -380,6 +383,7 @@ class TestStalled:
         assert caught.value.seconds == 0.3
         assert eventually(lambda: holdings() == before), "no thread is left that would take what comes later"
 
+    @pytest.mark.linux("FIFOs")
     def test_ctrl_c_ends_probe(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "fifo")
         main = threading.main_thread().ident
@@ -392,6 +396,7 @@ class TestStalled:
         assert time.monotonic() - begun_s < PATIENCE_S / 2
         timer.join()
 
+    @pytest.mark.linux("FIFOs")
     def test_a_stuck_source_does_not_hold_the_interpreter(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "fifo")
         code = f"from penstock import probe; probe({str(tmp_path / 'fifo')!r}, timeout=0.2)"

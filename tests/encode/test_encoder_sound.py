@@ -596,6 +596,7 @@ def test_the_sound_of_a_video_is_kept(tmp_path: Path) -> None:
     assert_in_step(tmp_path / "a.mkv", 3)
 
 
+@pytest.mark.linux("FIFOs")
 def test_a_file_that_cannot_be_copied_or_has_no_sound_is_refused(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.opus", "libopus", 1)
     make(tmp_path / "silent.mp4", frames=5, audio=None)
@@ -841,6 +842,7 @@ def test_stalled_audio_file_raises_at_close_and_the_pictures_are_kept(tmp_path: 
     assert len(seen_s(tmp_path / "a.mp4")) == 10
 
 
+@pytest.mark.linux("signals to programs")
 @pytest.mark.parametrize("end", ["longest", "video"])
 def test_exception_of_a_signal_handler_tears_no_sample(tmp_path: Path, end: str) -> None:
     samples = np.random.default_rng(1).integers(-(2**15), 2**15, (60 * 8000, 1), np.int16)

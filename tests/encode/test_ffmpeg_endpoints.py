@@ -158,6 +158,7 @@ def test_unwritable_folder_or_file_raises_permission_error(open_folder: Path, wh
     assert [path.name for path in open_folder.iterdir()] == (["video.mp4"] if what == "file" else [])
 
 
+@pytest.mark.linux("FIFOs")
 def test_devices_and_fifos_are_outputs(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for special in ("/dev/null", "/dev/full", tmp_path / "fifo"):

@@ -113,6 +113,7 @@ def send(feed: int) -> None:
         os.write(feed, bytes(4 << 20))
 
 
+@pytest.mark.linux("Tee")
 def test_eviction_is_logged(pair: tuple[int, int], caplog: pytest.LogCaptureFixture) -> None:
     source, feed = os.pipe()
     sending = threading.Thread(target=send, args=(feed,))
@@ -141,6 +142,7 @@ def leave(tee: Tee) -> None:
         raise KeyError("mine")
 
 
+@pytest.mark.linux("Tee")
 @pytest.mark.parametrize("leave", [leave, lambda tee: asyncio.run(leave_asynchronously(tee))])
 def test_eviction_is_logged_if_the_block_raises(
     pair: tuple[int, int], leave: Callable[[Tee], None], caplog: pytest.LogCaptureFixture

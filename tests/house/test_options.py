@@ -117,6 +117,7 @@ def test_no_signature_hides_its_options() -> None:
             assert inspect.Parameter.VAR_KEYWORD not in kinds, function
 
 
+@pytest.mark.linux("scripts of the sources")
 def test_mypy_says_what_is_wrong_in_a_users_call(tmp_path: Path) -> None:
     file = tmp_path / "user.py"
     imported = "from penstock import AudioDecoder, Decoder, Encoder, read_video, render, write_video"

@@ -243,6 +243,7 @@ class TestDescriptors:
         """
         host(code)
 
+    @pytest.mark.linux("limits of a process")
     def test_descriptor_shortage_raises_at_the_call(self, tmp_path: Path) -> None:
         """It works, or it raises at the call; never later, and never with a wrong count."""
         code = """
@@ -270,6 +271,7 @@ class TestDescriptors:
         assert set(said) == {"none", "5"}
 
 
+@pytest.mark.linux("limits of a process")
 def test_close_needs_no_more_descriptors_than_the_encoder_has(tmp_path: Path) -> None:
     code = """
     import resource

@@ -51,6 +51,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.linux("machines recorded by /sys")
 def test_topology_has_every_field(root: Path) -> None:
     core, package = "cpu_core/cpu_atom", 4
     assert cpu._topology_at(root) == cpu.Topology(
@@ -74,6 +75,7 @@ def test_topology_has_every_field(root: Path) -> None:
     )
 
 
+@pytest.mark.linux("machines recorded by /sys")
 def test_an_odd_machine_raises_nothing(root: Path) -> None:
     nothing = cpu._topology_at(root / "nothing")
     assert [processor.id for processor in nothing.logical_processors] == [0]

@@ -131,6 +131,7 @@ def test_file_names_that_are_no_text_are_kept(tmp_path: Path) -> None:
         assert [(chunk.name, bytes(chunk)) for chunk in pipeline] == [(path, b"odd")]
 
 
+@pytest.mark.linux("/proc")
 def test_a_compressed_stream_comes_through_a_pipe(codec: str) -> None:
     data = asset(3_000_000)
     packed = PACKERS[codec](data)
