@@ -400,6 +400,7 @@ def test_close_wakes_a_thread_that_waits() -> None:
 # FFmpeg
 
 
+@pytest.mark.linux("signals in exit statuses")
 def test_killed_ffmpeg_raises_after_the_frames_before() -> None:
     with Decoder(clip("long"), size=(1280, 720), settings=by_program()) as decoder:
         next(decoder)

@@ -442,6 +442,7 @@ def test_an_ffmpeg_that_is_missing_is_never_replaced(
     assert caught.value.returncode is None
 
 
+@pytest.mark.linux("programs without .exe")
 def test_program_that_cannot_be_started_raises(tmp_path: Path) -> None:
     program = tmp_path / "ffmpeg"
     program.write_bytes(b"\x7fELF and no more")
@@ -521,6 +522,7 @@ def test_ffmpegs_own_words_come_with_the_error(
     assert isinstance(error, RuntimeError)
 
 
+@pytest.mark.linux("signals in exit statuses")
 def test_killed_ffmpeg_raises_at_the_next_write(tmp_path: Path) -> None:
     encoder = make(tmp_path / "video.mp4", options={"preset": "ultrafast"})
     assert eventually(lambda: encoder.write(flat(0)) and encoder.frames_encoded > 0)

@@ -780,6 +780,7 @@ def test_forked_child_does_not_affect_the_audio(tmp_path: Path) -> None:
     assert heard_s(tmp_path / "a.mkv", 1)[0] == pytest.approx([0, 1, 2], abs=0.05)
 
 
+@pytest.mark.linux("signals in exit statuses")
 def test_killed_ffmpeg_raises_at_the_next_write_audio(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.m4a", "aac", 20)
     encoder = Encoder(tmp_path / "a.mkv", size=SIZE, fps=FPS, audio=[source, INPUT])

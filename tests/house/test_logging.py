@@ -54,6 +54,7 @@ def all_staging_memory() -> Iterator[None]:
         yield
 
 
+@pytest.mark.linux("modes that map or give away pages")
 def test_transport_fallback_is_logged(pair: tuple[int, int], caplog: pytest.LogCaptureFixture) -> None:
     reader, writer = pair
     result = ReaderThread(reader)
@@ -70,6 +71,7 @@ def test_transport_fallback_is_logged(pair: tuple[int, int], caplog: pytest.LogC
     assert logged(caplog) == [("INFO", words)]
 
 
+@pytest.mark.linux("the size of a pipe")
 def test_pipe_smaller_than_requested_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     reader, writer = penstock.pipes.make_pipe(ROOM_BYTES)
     with reader, writer:

@@ -263,6 +263,7 @@ def test_relay_gives_a_socket_all_that_it_has_room_for() -> None:
     assert 0 < calls.count("sendfile") < 64
 
 
+@pytest.mark.linux("splice")
 def test_prepared_relay_moves_one_piece_after_the_other() -> None:
     (source, feeding), (draining, sink) = os.pipe(), os.pipe()
     os.write(feeding, b"onetwothree")
