@@ -124,7 +124,7 @@ $(TESTS):
 # The crates that are for Windows whole; of the core, the Reader and the Writer are.
 ON_WINDOWS := penstock-cpu penstock-pixels
 # Tests of the Python package that pass there whole, but for those that are marked.
-PYTHON_ON_WINDOWS = $(file < scripts/windows/tests.txt)
+PYTHON_ON_WINDOWS = $(shell cat scripts/windows/tests.txt)
 test-windows: $(READY)-build
 	@$(IN_VENV) python -m scripts.windows.kit
 	scripts/windows/cargo test --quiet --package penstock-core --lib --test=all $(ARGS)
