@@ -35,7 +35,7 @@ def test_usual_containers_match_libav(ending: str) -> None:
     assert containers.of_ending(ending) == containers._asked(f"name{ending}", None)
 
 
-@pytest.mark.linux("names with colons")
+@pytest.mark.linux("names with colons and line ends")
 @pytest.mark.parametrize("name", ["-", "pipe:", "pipe:1"])
 def test_standard_output_names_are_recognized_and_paths_are_not(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -104,7 +104,7 @@ def test_a_folder_is_no_output(tmp_path: Path) -> None:
         endpoints.target("")
 
 
-@pytest.mark.linux("names with colons")
+@pytest.mark.linux("names with colons and line ends")
 def test_missing_folder_or_file_as_folder_raises(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder, error in (("missing/deeper", FileNotFoundError), ("file", NotADirectoryError)):

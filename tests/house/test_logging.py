@@ -264,6 +264,7 @@ def test_frames_lost_by_an_unclosed_encoder_are_logged_and_reported(why: str, tm
         assert cause in told.decode().partition(loss)[2]
 
 
+@pytest.mark.linux("eventfd")
 def test_an_interruption_in_a_handler_is_not_lost() -> None:
     """The Ctrl-C of a program that is about to log, say."""
     code = """
