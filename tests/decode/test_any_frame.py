@@ -249,7 +249,7 @@ def test_palette_that_changes_its_size_midway_is_an_error(tmp_path: Path) -> Non
     for part in parts:
         source = ("-f", "lavfi", "-i", f"testsrc2=size={part.stem}x48:duration=1")
         ffmpeg(*source, "-vf", filters, "-c:v", "png", part)
-    (tmp_path / "list").write_text("".join(f"file {part}\n" for part in parts))
+    (tmp_path / "list").write_text("".join(f"file '{part}'\n" for part in parts))
     ffmpeg("-f", "concat", "-safe", "0", "-i", tmp_path / "list", "-c", "copy", tmp_path / "both.mkv")
     with Decoder(tmp_path / "both.mkv", pixel_format="source") as decoder:
         with pytest.raises(DecoderError):
@@ -804,7 +804,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", [pytest.param("fork", marks=pytest.mark.linux("forks")), "spawn"])
 def test_data_loader_workers_read_frames_by_index(video: Path, tmp_path: Path, method: str) -> None:
     # In a process of its own, of which multiprocessing's helpers are no children of the tests'.
     script = tmp_path / "loads.py"

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from penstock._ffmpeg.command.endpoints import is_url
-from penstock._ffmpeg.program.messages import StderrLog, without_components
 from penstock._platform.paths import check_path
 from penstock._platform.refusals import ON_WINDOWS, refuse
 from penstock._streams.copied import CopyingRelay, CopyTicket
@@ -103,11 +102,3 @@ def test_a_cancelled_copying_relay_ends() -> None:
         assert isinstance(ticket.exception(10), ClosedError)
         with pytest.raises(ClosedError):
             ticket.wait(10)
-
-
-def test_a_line_of_ffmpeg_has_its_level_and_component_with_an_address_as_windows_prints_it() -> None:
-    log = StderrLog(
-        [b"[h264 @ 00007FFFFE976A40] [error] decode error", b"[vost#0:0 @ 00007ffffe9764] [warning] odd"]
-    )
-    assert (log.errors, log.warnings) == (("[h264] decode error",), ("[vost#0:0] odd",))
-    assert without_components("[h264 @ 00007FFFFE976A40] decode error") == "decode error"
