@@ -593,7 +593,7 @@ def test_start_after_the_end_returns_no_samples() -> None:
 
 def test_repr_names_the_file_and_the_sample_rate() -> None:
     with AudioDecoder(clip("audio_aac")) as audio:
-        assert str(clip("audio_aac")) in repr(audio) and f"{audio.sample_rate} Hz" in repr(audio)
+        assert repr(str(clip("audio_aac"))) in repr(audio) and f"{audio.sample_rate} Hz" in repr(audio)
 
 
 @pytest.mark.parametrize("options", [{}, {"fps": 10}], ids=["each", "rate"])
