@@ -48,12 +48,20 @@ hypothesis.settings.register_profile("penstock", deadline=None, max_examples=100
 hypothesis.settings.load_profile("penstock")
 
 
+def _is_isolated(item: pytest.Item) -> bool:
+    """Whether one of the case's parameters has the option that only Linux has."""
+    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return any(isinstance(value, dict) and value.get("isolated") for value in values)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What only `make test-exhaustive` runs is slow, too. What is for Linux is skipped elsewhere, with the reason."""
     for item in items:
         if item.get_closest_marker("exhaustive"):
             item.add_marker("slow")
+        if sys.platform == "win32" and _is_isolated(item):
+            item.add_marker(pytest.mark.linux("isolated=True"))
         if sys.platform == "win32" and (linux := item.get_closest_marker("linux")):
             item.add_marker(pytest.mark.skip(reason=f"for Linux: {linux.args[0]}"))
 

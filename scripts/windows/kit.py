@@ -39,8 +39,9 @@ RUST = (
         "mingw-w64-x86-64-dev=10.0.*",
     ),
 )
-WINE = "wine64=10.0*"
-#: The release of Debian that has it.
+#: The second has the locale C.UTF-8, without which Wine's files have names of ASCII only.
+WINE = ("wine64=10.0*", "libc-bin")
+#: The release of Debian that has them.
 WINE_RELEASE = "trixie"
 CPYTHON = "org.bytedeco:cpython:3.14.3-1.5.13:jar:windows-x86_64"
 CPYTHON_SHA256 = "3291bf3d8f405335ac21dbe55780521fdfd295b0f9f43f7e6e8c55bedd709cb3"
@@ -73,7 +74,7 @@ def lay_rust(folder: Path) -> None:
 
 
 def lay_wine(folder: Path) -> None:
-    debian.unpack(folder, WINE, release=WINE_RELEASE)
+    debian.unpack(folder, *WINE, release=WINE_RELEASE)
     # As the packages' own scripts do, which need a whole Debian. Wine loads a DLL only if it is marked as Wine's own.
     libraries = folder / "usr/lib/x86_64-linux-gnu/wine/x86_64-windows"
     zlib = bytearray((folder / "usr/x86_64-w64-mingw32/lib/zlib1.dll").read_bytes())
@@ -127,7 +128,7 @@ def make_python3_dll(folder: Path) -> None:
 #: How to lay each part, and its versions.
 PARTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "rust": (lay_rust, " ".join(RUST)),
-    "wine": (lay_wine, WINE),
+    "wine": (lay_wine, " ".join(WINE)),
     "python": (lay_python, f"{CPYTHON} {CPYTHON_SHA256} {REQUIREMENTS.read_text()}"),
 }
 

@@ -86,6 +86,7 @@ def test_probe_succeeds_with_standard_output_closed() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.linux("files in /dev")
 def test_full_standard_output_is_reported() -> None:
     with Path("/dev/full").open("wb") as full:
         assert os.strerror(errno.ENOSPC) in failed(run_process("--help", stdout=full))

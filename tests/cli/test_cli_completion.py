@@ -61,6 +61,7 @@ def test_completion_of_a_command_name_imports_no_command() -> None:
     assert succeeded(run_script(code)).decode().splitlines()[:2] == ["plain,convert", "plain,decode"]
 
 
+@pytest.mark.linux("a shell script stands in for a program")
 @pytest.mark.parametrize("begun", ["decode vid", "decode x.mp4 --timestamps ./vid", "tee - a vid"])
 def test_completion_works_in_bash(tmp_path: Path, begun: str) -> None:
     if not shutil.which("bash"):

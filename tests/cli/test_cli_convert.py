@@ -250,6 +250,7 @@ class TestRefusals:
         printed(run(*words, "--overwrite"))
         assert len(times_of(out / "other.mp4")) == len(TIMES_S)
 
+    @pytest.mark.linux("signals to programs")
     def test_two_at_the_same_output_are_refused(self, long: Path, source: Path, out: Path) -> None:
         with start("convert", long, out / "a.mp4") as process:
             assert eventually(lambda: left_of(out))
@@ -295,6 +296,7 @@ class TestRepeated:
 
 
 class TestEnds:
+    @pytest.mark.linux("/proc")
     def test_after_kill_9_the_same_command_makes_what_is_missing(
         self, source: Path, long: Path, out: Path
     ) -> None:
@@ -351,6 +353,7 @@ class TestEnds:
             printed(run("convert", "-", out / "a.mkv", *FAST, stdin=file))
         assert times_of(out / "a.mkv") == list(TIMES_S)
 
+    @pytest.mark.linux("a terminal that a program holds")
     def test_a_summary_has_what_was_made_and_skipped(self, source: Path, tmp_path: Path, out: Path) -> None:
         words = ("convert", source, out / "a.mp4", *FAST)
         _, shown, _ = run_on_terminal(*words)

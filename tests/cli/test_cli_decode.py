@@ -108,6 +108,7 @@ class TestRawFrames:
             assert delivered(run("decode", "-", stdin=file)) == b"".join(frames)
         assert delivered(run("decode", "-", data=video.read_bytes())) == b"".join(frames)
 
+    @pytest.mark.linux("FIFOs")
     def test_decode_reads_a_fifo(self, video: Path, frames: list[bytes], tmp_path: Path) -> None:
         fifo = tmp_path / "fifo"
         os.mkfifo(fifo)
@@ -123,6 +124,7 @@ class TestRawFrames:
         assert delivered(run("decode", video, out)) == b""
         assert out.read_bytes() == b"".join(frames)
 
+    @pytest.mark.linux("FIFOs")
     @pytest.mark.parametrize(("prefix", "name"), [("", "fifo"), ("fifo:", "fifo.mp4"), ("fifo:", "%d.png")])
     def test_decode_writes_to_a_fifo(
         self, video: Path, frames: list[bytes], tmp_path: Path, prefix: str, name: str
@@ -143,6 +145,7 @@ class TestRawFrames:
         delivered(run("encode", again, "--size", f"{WIDTH}x{HEIGHT}", "--fps", "10", *lossless, data=raw))
         assert delivered(run("decode", again)) == b"".join(frames)
 
+    @pytest.mark.linux("a terminal that a program holds")
     @pytest.mark.parametrize("is_named", [False, True])
     def test_a_terminal_is_refused(self, video: Path, is_named: bool) -> None:
         controlling, terminal = os.openpty()
@@ -157,6 +160,7 @@ class TestRawFrames:
         done = run_process("decode", video, preexec_fn=lambda: os.close(1))
         assert failed(done) == f"Error: standard output: {os.strerror(errno.EBADF)}"
 
+    @pytest.mark.linux("signals to programs")
     def test_decode_ends_silently_if_the_reader_goes_away(self, long_video: Path) -> None:
         with start("decode", long_video) as process:
             assert process.stdout is not None
@@ -165,6 +169,7 @@ class TestRawFrames:
             process.stdout = None
             assert finish(process) == (-signal.SIGPIPE, "")
 
+    @pytest.mark.linux("FIFOs")
     def test_decode_reports_a_fifo_reader_that_goes_away(self, long_video: Path, tmp_path: Path) -> None:
         fifo = tmp_path / "fifo"
         os.mkfifo(fifo)
@@ -174,6 +179,7 @@ class TestRawFrames:
             status, said = finish(process)
         assert (status, said) == (1, f"Error: {fifo}: the reader went away; frames delivered: 0\n")
 
+    @pytest.mark.linux("files in /dev")
     def test_full_disk_is_reported(self, video: Path) -> None:
         said = failed(run("decode", video, "/dev/full"))
         assert said == f"Error: /dev/full: {os.strerror(errno.ENOSPC)}; frames delivered: 0"
@@ -381,6 +387,7 @@ class TestOptions:
         delivered(run("decode", video, tmp_path / "all.rgb", "--conceal-errors"))
         assert (tmp_path / "all.rgb").stat().st_size > (tmp_path / "out.rgb").stat().st_size
 
+    @pytest.mark.linux("files in /dev")
     def test_timestamps_option_writes_index_pts_and_time(self, video: Path, tmp_path: Path) -> None:
         asked = ("--start", "1", "--count", "3", "--timestamps")
         delivered(run("decode", video, "out.rgb", *asked, "times.csv", cwd=tmp_path))
@@ -547,6 +554,7 @@ class TestFailures:
         assert thread.result() == bytes(1 << 20)
 
 
+@pytest.mark.linux("files in /dev")
 def test_path_of_standard_output_writes_to_standard_output(video: Path, tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"older, ")
     for arguments in (["/dev/stdout"], [tmp_path / "frames", "--timestamps", "/dev/stdout"]):
@@ -556,6 +564,7 @@ def test_path_of_standard_output_writes_to_standard_output(video: Path, tmp_path
     assert (tmp_path / "log").read_bytes() == b"older, " + frame + b"index,pts,time_s\n0,0,0.0\n"
 
 
+@pytest.mark.linux("files in /dev")
 def test_process_substitution_pipe_is_written(video: Path, tmp_path: Path) -> None:
     reader, writer = os.pipe()
     arguments = (f"/dev/fd/{writer}", "--count", "1", "--size", "16x16", "-p", "gray")
@@ -583,6 +592,7 @@ class TestSignals:
         count, rest = divmod(out.stat().st_size, 3 * 640 * 360)
         assert (status, told, rest) == (-number, f"Error: {said}; frames delivered: {count}\n", 0)
 
+    @pytest.mark.linux("signals to programs")
     def test_signal_does_not_wait_for_a_reader_that_stopped_reading(self, long_video: Path) -> None:
         # Of this size no pipe holds a frame.
         with start("decode", long_video, "--size", "1280x720") as process:
@@ -593,6 +603,7 @@ class TestSignals:
             assert process.stderr is not None
             assert process.stderr.read().decode() == "Error: interrupted; frames delivered: at least 0\n"
 
+    @pytest.mark.linux("/proc")
     def test_signal_leaves_only_whole_images(self, long_video: Path, tmp_path: Path) -> None:
         with start("decode", long_video, tmp_path / "%d.png") as process:
             assert eventually(lambda: (tmp_path / "2.png").exists())
@@ -604,6 +615,7 @@ class TestSignals:
         assert len(frames_of(tmp_path / "%d.png")) == count * 3 * 640 * 360
         assert eventually(lambda: not Path(f"/proc/{encoding}").exists())
 
+    @pytest.mark.linux("FIFOs")
     def test_signal_ends_the_wait_for_a_fifo_reader(self, video: Path, tmp_path: Path) -> None:
         fifo = tmp_path / "fifo"
         os.mkfifo(fifo)
@@ -617,6 +629,7 @@ class TestSignals:
 class TestProgress:
     """What is shown on standard error."""
 
+    @pytest.mark.linux("a terminal that a program holds")
     def test_progress_is_shown_on_a_terminal_and_not_mixed_into_frames(
         self, video: Path, frames: list[bytes], tmp_path: Path
     ) -> None:
@@ -641,6 +654,7 @@ class TestProgress:
         shown = run("decode", video, tmp_path / "%d.png", "--progress", "--at", "0.5,1").stderr.decode()
         assert " 2/2 frames " in shown and "frames delivered: 2 in " in shown
 
+    @pytest.mark.linux("a terminal that a program holds")
     @pytest.mark.parametrize("option", ["--no-progress", "-q"])
     def test_progress_can_be_turned_off(self, video: Path, tmp_path: Path, option: str) -> None:
         assert run_on_terminal("decode", video, tmp_path / "out.rgb", option) == (0, "", b"")

@@ -109,6 +109,7 @@ class TestRawFrames:
         printed(run("encode", tmp_path / "frames.bgra", video, *RAW, "--pixel-format", "bgr0"))
         assert numbers(video, 5) == [0, 1, 2, 3]
 
+    @pytest.mark.linux("FIFOs")
     @pytest.mark.parametrize("prefix", ["", "fifo:"])
     def test_encode_reads_a_fifo(self, video: Path, tmp_path: Path, prefix: str) -> None:
         fifo = tmp_path / "frames"
@@ -146,6 +147,7 @@ class TestRawFrames:
         huge = ("--size", "130000x130000", "--fps", "1", "--pixel-format", "gbrpf32le")
         assert "memory" in failed(run("encode", video, *huge, data=b"x"))
 
+    @pytest.mark.linux("a terminal that a program holds")
     def test_encode_refuses_to_read_frames_from_a_terminal(self, video: Path) -> None:
         controlling, terminal = os.openpty()
         said = failed(run("encode", video, *RAW, stdin=terminal), status=2)
@@ -383,6 +385,7 @@ class TestOptions:
         assert "bt2020nc/bt2020/smpte2084" in described(video)
         assert numbers(video, 5) == [0, 1, 2, 3, 4]
 
+    @pytest.mark.linux("a shell script stands in for a program")
     def test_ffmpeg_option_selects_the_program(self, video: Path, tmp_path: Path) -> None:
         program = tmp_path / "another"
         program.write_text(f'#!/bin/sh\n: > "{tmp_path}/used"\nexec {shutil.which(find_ffmpeg())} "$@"\n')
@@ -505,6 +508,7 @@ class TestFailures:
 
 
 class TestFifoOutput:
+    @pytest.mark.linux("FIFOs")
     @pytest.mark.parametrize("prefix", ["", "fifo:"])
     def test_fifo_receives_the_video(self, tmp_path: Path, prefix: str) -> None:
         os.mkfifo(fifo := tmp_path / "out")
@@ -549,6 +553,7 @@ class TestSignals:
         os.close(writer)
         assert numbers(video, 5) == [0, 1, 2, 3, 4]
 
+    @pytest.mark.linux("signals to programs")
     def test_signal_keeps_the_file_that_existed(self, video: Path) -> None:
         video.write_bytes(b"kept")
         reader, writer = os.pipe()
@@ -563,6 +568,7 @@ class TestSignals:
         assert video.read_bytes() == b"kept"
         assert numbers(video.with_name("video.part.mp4"), 5) == [0, 1, 2, 3, 4]
 
+    @pytest.mark.linux("FIFOs")
     def test_signal_before_the_first_frame_overwrites_nothing(self, video: Path, tmp_path: Path) -> None:
         video.write_bytes(b"kept")
         fifo = tmp_path / "fifo"
@@ -574,6 +580,7 @@ class TestSignals:
             assert finish(process) == (-signal.SIGINT, "Error: interrupted; frames encoded: 0\n")
         assert video.read_bytes() == b"kept"
 
+    @pytest.mark.linux("/proc")
     def test_second_signal_ends_encode_at_once(self, video: Path) -> None:
         with start("encode", "/dev/zero", video, *RAW, *FAST) as process:
             assert eventually(lambda: video.exists() and ffmpegs_of(process.pid))
@@ -588,6 +595,7 @@ class TestSignals:
                 os.kill(ffmpeg, signal.SIGCONT)
             assert eventually(lambda: not Path(f"/proc/{ffmpeg}").exists())
 
+    @pytest.mark.linux("/proc")
     def test_signal_ends_encode_while_images_are_decoded(self, tmp_path: Path, video: Path) -> None:
         size = (640, 360)
         shots = tmp_path / "shots"
@@ -615,6 +623,7 @@ def unread(writer: int) -> bool:
 class TestProgress:
     """What is shown on standard error."""
 
+    @pytest.mark.linux("a terminal that a program holds")
     def test_progress_is_shown_on_a_terminal(self, video: Path, tmp_path: Path) -> None:
         (tmp_path / "frames").write_bytes(raw_frames(50))
         status, shown, _ = run_on_terminal("encode", tmp_path / "frames", video, *RAW)
@@ -634,10 +643,12 @@ class TestProgress:
         done = run("encode", video, *RAW, "--progress", "--total-frames", "10", data=raw_frames(5))
         assert " 5/10 frames " in done.stderr.decode()
 
+    @pytest.mark.linux("a terminal that a program holds")
     @pytest.mark.parametrize("option", ["--no-progress", "-q"])
     def test_progress_can_be_turned_off(self, shots: Path, video: Path, option: str) -> None:
         assert run_on_terminal("encode", shots, video, "--fps", "10", option) == (0, "", b"")
 
+    @pytest.mark.linux("files in /dev")
     def test_a_signal_leaves_the_terminal_as_it_was(self, video: Path) -> None:
         with on_terminal("encode", "/dev/zero", video, *RAW, *FAST) as (process, terminal):
             terminal.until(b" fps ")
@@ -651,6 +662,7 @@ class TestProgress:
         )
         assert b"Error: interrupted; frames encoded: " in shown.rpartition(SHOW_CURSOR)[2]
 
+    @pytest.mark.linux("a terminal that a program holds")
     def test_encode_continues_after_its_terminal_goes_away(self, video: Path) -> None:
         reader, writer = os.pipe()
         with on_terminal("encode", video, *RAW, "--json", stdin=reader) as (process, terminal):

@@ -55,6 +55,7 @@ def test_info_prints_ascii_on_an_ascii_terminal(tmp_path: Path) -> None:
     assert delivered(run_process("info", env=environment)).isascii()
 
 
+@pytest.mark.linux("/proc")
 def test_info_json_matches_the_machine() -> None:
     found, topology = told(PENSTOCK_FFMPEG="/nowhere/ffmpeg"), cpu.topology()
     assert found["schema"] == 1

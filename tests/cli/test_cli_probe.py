@@ -67,6 +67,7 @@ class TestForPeople:
         text = shown(clip("h264"), clip("audio_only"))
         assert text.index(str(clip("h264"))) < text.index("h264 (High)") < text.index("pcm_s16le")
 
+    @pytest.mark.linux("a terminal that a program holds")
     def test_probe_fits_a_narrow_terminal(self) -> None:
         controlling, terminal = os.openpty()
         environment = os.environ | {"TERM": "xterm", "COLUMNS": "60"}
@@ -152,6 +153,7 @@ class TestFailures:
         assert [one["path"] for one in json.loads(printed)] == [str(clip("h264")), str(clip("audio_only"))]
         assert str(clip("text")) in said
 
+    @pytest.mark.linux("FIFOs")
     def test_fifo_without_a_writer_times_out(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "fifo")
         assert "was not read within 0.3 s" in refused(tmp_path / "fifo", "--timeout", "0.3")[1]
@@ -160,12 +162,14 @@ class TestFailures:
     def test_wrong_usage_exits_with_2(self, arguments: tuple[str, ...]) -> None:
         refused(*arguments, status=2)
 
+    @pytest.mark.linux("files in /dev")
     def test_full_standard_output_is_reported(self) -> None:
         with Path("/dev/full").open("wb") as full:
             done = run_process("probe", clip("h264"), stdout=full)
         assert done.returncode == 1
         assert b"No space left" in done.stderr and b"Traceback" not in done.stderr
 
+    @pytest.mark.linux("FIFOs")
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
     def test_signal_ends_probe(self, tmp_path: Path, number: int) -> None:
         fifo = tmp_path / "fifo"

@@ -12,6 +12,8 @@ from support.cases import eventually
 from support.command_line import ENDING, delivered, failed, finish, open_blocking, run, start
 from support.streams import ReaderThread, noise
 
+pytestmark = pytest.mark.linux("Tee")
+
 
 def test_smoke(big: Path, tmp_path: Path) -> None:
     data = big.read_bytes()

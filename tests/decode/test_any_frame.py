@@ -294,7 +294,7 @@ def test_palette_that_changes_its_size_midway_is_an_error(tmp_path: Path) -> Non
     for part in parts:
         source = ("-f", "lavfi", "-i", f"testsrc2=size={part.stem}x48:duration=1")
         ffmpeg(*source, "-vf", filters, "-c:v", "png", part)
-    (tmp_path / "list").write_text("".join(f"file {part}\n" for part in parts))
+    (tmp_path / "list").write_text("".join(f"file '{part}'\n" for part in parts))
     ffmpeg("-f", "concat", "-safe", "0", "-i", tmp_path / "list", "-c", "copy", tmp_path / "both.mkv")
     with Decoder(tmp_path / "both.mkv", pixel_format="source") as decoder:
         with pytest.raises(DecoderError):
@@ -656,6 +656,7 @@ def test_frames_by_index_are_refused_with_options_for_the_ffmpeg_program(
         assert next(decoder).index == 0
 
 
+@pytest.mark.linux("FIFOs")
 def test_fifo_refuses_frames_by_index(video: Path, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo.ts"
     os.mkfifo(fifo)
@@ -666,6 +667,7 @@ def test_fifo_refuses_frames_by_index(video: Path, tmp_path: Path) -> None:
         decoder[0]
 
 
+@pytest.mark.linux("signals to programs")
 def test_signal_handler_closes_a_decoder_that_its_thread_is_reading(tmp_path: Path) -> None:
     def closes(*_: object) -> None:
         with pytest.raises(RuntimeError):
@@ -814,6 +816,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.linux("forks")
 @pytest.mark.parametrize(("parent", "ends"), [("idle", "exits"), ("busy", "collects")])
 def test_forked_child_reopens_the_file(video: Path, parent: str, ends: str) -> None:
     ran = subprocess.run(
@@ -846,7 +849,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", [pytest.param("fork", marks=pytest.mark.linux("forks")), "spawn"])
 def test_data_loader_workers_read_frames_by_index(video: Path, tmp_path: Path, method: str) -> None:
     # In a process of its own, of which multiprocessing's helpers are no children of the tests'.
     script = tmp_path / "loads.py"

@@ -525,6 +525,7 @@ def test_settings_of_another_class_are_refused(kind: Any, wrong: Any) -> None:
         kind(clip("audio_aac"), settings=wrong, **options)
 
 
+@pytest.mark.linux("/proc")
 def test_closing_ends_ffmpeg_and_blocks_stay(folder: Path) -> None:
     path, full = sweep(folder, "wav")
     with AudioDecoder(path, settings=BY_PROGRAM) as audio:
@@ -537,6 +538,7 @@ def test_closing_ends_ffmpeg_and_blocks_stay(folder: Path) -> None:
     audio.close()
 
 
+@pytest.mark.linux("/proc")
 def test_dropped_audio_decoder_ends_ffmpeg_and_warns(folder: Path) -> None:
     audio = AudioDecoder(sweep(folder, "wav")[0], settings=BY_PROGRAM)
     next(audio)
@@ -591,7 +593,7 @@ def test_start_after_the_end_returns_no_samples() -> None:
 
 def test_repr_names_the_file_and_the_sample_rate() -> None:
     with AudioDecoder(clip("audio_aac")) as audio:
-        assert str(clip("audio_aac")) in repr(audio) and f"{audio.sample_rate} Hz" in repr(audio)
+        assert repr(str(clip("audio_aac"))) in repr(audio) and f"{audio.sample_rate} Hz" in repr(audio)
 
 
 @pytest.mark.parametrize("options", [{}, {"fps": 10}], ids=["each", "rate"])

@@ -394,6 +394,7 @@ def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     signal.signal(signal.SIGUSR1, before)
 
 
+@pytest.mark.linux("signals to programs")
 @pytest.mark.usefixtures("interrupted")
 def test_a_signal_handler_can_close_the_decoder_that_reads(folder: Path) -> None:
     audio = AudioDecoder(made(folder, "a.flac"))
@@ -402,6 +403,7 @@ def test_a_signal_handler_can_close_the_decoder_that_reads(folder: Path) -> None
         audio.read_all()
 
 
+@pytest.mark.linux("signals to programs")
 @pytest.mark.usefixtures("interrupted")
 def test_no_sample_is_lost_if_a_signal_handler_raises(folder: Path) -> None:
     def interrupt(*_: object) -> None:
@@ -443,6 +445,7 @@ def test_threads_share_the_blocks(folder: Path) -> None:
     assert sum(map(len, blocks)) == len(whole(made(folder, "a.flac"))[0])
 
 
+@pytest.mark.linux("forks")
 def test_the_child_of_a_fork_cannot_read(folder: Path) -> None:
     with AudioDecoder(made(folder, "a.flac")) as audio:
         next(audio)

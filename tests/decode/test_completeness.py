@@ -321,6 +321,13 @@ def reports(lines: Iterable[str]) -> Counter[str]:
     return StderrLog(line.encode() for line in lines).reports
 
 
+def test_a_line_has_its_level_and_component_if_the_address_has_no_0x_as_on_windows() -> None:
+    lines = (b"[h264 @ 00007FFFFE976A40] [error] decode error", b"[vost#0:0 @ 00007ffffe9764] [warning] odd")
+    log = StderrLog(lines)
+    assert (log.errors, log.warnings) == (("[h264] decode error",), ("[vost#0:0] odd",))
+    assert list(log.reports) == ["[h264 @ 0x0] decode error"]
+
+
 @pytest.mark.parametrize(
     ("codec", "ending"),
     [

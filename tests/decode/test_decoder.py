@@ -712,6 +712,7 @@ def test_memory_of_dropped_frames_is_reused() -> None:
     assert len(places) <= 6
 
 
+@pytest.mark.linux("a shell script stands in for a program")
 @pytest.mark.parametrize("decoder_class", [Decoder, AudioDecoder])
 def test_ffmpeg_starts_with_the_first_frame_that_is_read(
     decoder_class: type[Decoder | AudioDecoder], tmp_path: Path
@@ -742,6 +743,7 @@ def test_threads_that_read_the_first_frame_share_one_ffmpeg() -> None:
     assert sorted(frame.index for frame in frames if frame is not None) == list(range(8))
 
 
+@pytest.mark.linux("signals to programs")
 @pytest.mark.parametrize("by_program", [False, True])
 def test_signal_handler_can_close_a_decoder_that_is_starting(
     monkeypatch: pytest.MonkeyPatch, by_program: bool
@@ -992,6 +994,7 @@ def test_times_that_a_program_cannot_write_raise(
     assert len(delivered) == frames
 
 
+@pytest.mark.linux("/proc")
 @pytest.mark.parametrize("program", ffmpegs())
 def test_memory_does_not_grow_with_the_frames_of_a_program(program: str) -> None:
     def used_bytes() -> int:

@@ -145,6 +145,7 @@ def test_unreadable_file_raises_permission_error(tmp_path: Path) -> None:
         Decoder(secret)
 
 
+@pytest.mark.linux("a shell script stands in for a program")
 @pytest.mark.parametrize("name", ["h264", "h264_ts"])
 def test_file_deleted_before_ffmpeg_opens_it_raises(name: str, tmp_path: Path) -> None:
     path = tmp_path / "gone"
@@ -221,6 +222,7 @@ def test_error_has_the_words_of_ffmpeg(options: dict[str, object], words: str) -
     assert caught.value.returncode not in (0, None) and caught.value.frames == 0
 
 
+@pytest.mark.linux("a shell script stands in for a program")
 def test_ffmpeg_that_cannot_decode_alpha_raises(tmp_path: Path) -> None:
     program = tmp_path / "ffmpeg"
     program.write_text(f'#!/bin/sh\n{find_ffmpeg()} "$@" | sed "s/ libvpx-vp9 / nothing /"\n')
@@ -398,6 +400,7 @@ def test_close_wakes_a_thread_that_waits() -> None:
 # FFmpeg
 
 
+@pytest.mark.linux("signals in exit statuses")
 def test_killed_ffmpeg_raises_after_the_frames_before() -> None:
     with Decoder(clip("long"), size=(1280, 720), settings=by_program()) as decoder:
         next(decoder)
@@ -462,6 +465,7 @@ def test_a_read_at_the_end_can_be_late(tmp_path: Path) -> None:
         assert decoder.read() is None, "FFmpeg has reported its end"
 
 
+@pytest.mark.linux("a shell script stands in for a program")
 def test_ffmpeg_that_hangs_raises_stalled_error(tmp_path: Path) -> None:
     program = tmp_path / "ffmpeg"
     program.write_text(
@@ -529,6 +533,7 @@ def test_two_threads_get_each_frame_once_with_its_own_place(engine: str) -> None
     assert len(got) == 600 and set(got) == expected
 
 
+@pytest.mark.linux("signals to programs")
 def test_ctrl_c_ends_the_wait_and_ffmpeg() -> None:
     code = f"""
     with penstock.Decoder(sys.argv[1], {BY_PROGRAM}) as decoder:
@@ -646,6 +651,7 @@ def test_ctrl_c_right_after_a_read_took_the_lock_releases_the_lock() -> None:
         assert [frame.index for frame in decoder] == list(range(1, 30))
 
 
+@pytest.mark.linux("signals to programs")
 @WITHIN
 @pytest.mark.usefixtures("waited")
 def test_signal_handler_can_close_a_decoder_during_a_read(
@@ -665,6 +671,7 @@ def test_signal_handler_can_close_a_decoder_during_a_read(
     assert eventually(lambda: (open_fds(), libav_threads()) == (fds, threads))
 
 
+@pytest.mark.linux("signals to programs")
 def test_a_signal_handler_that_reads_is_refused_and_takes_no_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[BaseException] = []
 
@@ -683,6 +690,7 @@ def test_a_signal_handler_that_reads_is_refused_and_takes_no_frame(monkeypatch: 
     assert said
 
 
+@pytest.mark.linux("forks")
 @pytest.mark.parametrize("settings", ["", BY_PROGRAM], ids=["libav", "ffmpeg"])
 def test_forked_child_gets_a_closed_decoder(settings: str) -> None:
     code = f"""
@@ -706,6 +714,7 @@ def test_forked_child_gets_a_closed_decoder(settings: str) -> None:
     succeeded(run_script(code, clip("long")))
 
 
+@pytest.mark.linux("forks")
 @pytest.mark.parametrize("way", ["decoder.close()", "decoder.__exit__(None, None, None)"])
 def test_forked_child_can_close_a_decoder_that_a_thread_of_the_parent_reads(way: str) -> None:
     code = f"""

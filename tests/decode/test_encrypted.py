@@ -48,6 +48,7 @@ def test_a_decoder_without_the_key_raises(encrypted: Path, options: dict[str, bo
         Decoder(encrypted, **options)
 
 
+@pytest.mark.linux("isolated=True")
 def test_the_command_of_an_isolated_process_does_not_tell_the_key(encrypted: Path) -> None:
     source = Source.of(encrypted, {"decryption_key": _KEY})
     isolation = Isolation.of(source, threads=1, isolated=True, follow_playlists=False)

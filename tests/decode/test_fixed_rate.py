@@ -150,6 +150,7 @@ def test_a_rate_needs_frames_by_number(video: Path, options: dict[str, Any]) -> 
         Decoder(video, fps=10, **options)
 
 
+@pytest.mark.linux("files in /dev")
 def test_a_rate_needs_a_regular_file(tmp_path: Path) -> None:
     for source in ("http://127.0.0.1:9/a.mp4", "/dev/zero"):
         with pytest.raises(ValueError, match="filters='fps=10'"):

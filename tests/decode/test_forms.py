@@ -232,6 +232,7 @@ def test_impossible_forms_are_refused_at_the_call(options: dict[str, Any], word:
         Decoder(clip("h264"), **options)
 
 
+@pytest.mark.linux("isolated=True")
 @pytest.mark.parametrize(
     ("options", "word"), [({"crop": (60, 0, 8, 8)}, "64x48"), ({"fit": "cover"}, "size")], ids=str
 )

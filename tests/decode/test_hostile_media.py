@@ -91,6 +91,7 @@ def test_playlists_are_followed_on_request(tmp_path: Path) -> None:
     assert (tmp_path / "raw").stat().st_size == 30 * 64 * 48 * 3
 
 
+@pytest.mark.linux("a shell script stands in for a program")
 def test_ffmpeg_reads_only_the_container_that_was_probed(tmp_path: Path) -> None:
     """The file is another one by the time that FFmpeg opens it."""
     swapped = tmp_path / "film.m3u8"

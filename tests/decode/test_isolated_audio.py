@@ -20,6 +20,8 @@ from penstock._decoding.placed_sound import BLOCK_SAMPLES
 from penstock._facts.exact_json import pack
 from penstock.video import DecoderSettings
 
+pytestmark = pytest.mark.linux("isolated=True")
+
 Hostile = Callable[..., None]
 
 # Behind the calls with the facts and the form: the first block of a sequence.

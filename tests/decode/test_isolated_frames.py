@@ -31,6 +31,8 @@ from penstock._ffmpeg.program import sandbox
 from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock.video import DecoderSettings
 
+pytestmark = pytest.mark.linux("isolated=True")
+
 #: Bytes of a frame of the clips as rgb24.
 FRAME_BYTES = 64 * 48 * 3
 
@@ -396,6 +398,7 @@ def test_several_threads_share_the_frames() -> None:
     assert sorted(indices) == [*range(30)]
 
 
+@pytest.mark.linux("forks")
 def test_child_of_a_fork_cannot_read_and_the_parent_goes_on() -> None:
     program = """
 decoder = penstock.Decoder(sys.argv[1], isolated=True)
@@ -566,6 +569,7 @@ def test_interrupted_call_by_number_leaves_the_next_one_right(monkeypatch: pytes
             signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.linux("forks")
 def test_child_of_a_fork_has_frames_by_number() -> None:
     program = """
 decoder = penstock.Decoder(sys.argv[1], isolated=True)

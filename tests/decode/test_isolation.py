@@ -36,6 +36,8 @@ from penstock._ffmpeg.program.child import CapturedChild, run
 from penstock._ffmpeg.program.sandbox import Sandbox, SandboxedFile
 from penstock.video import DecoderSettings
 
+pytestmark = pytest.mark.linux("isolated=True")
+
 #: The program itself, and no link to it in an environment, whose libraries are not beside it.
 PYTHON = os.path.realpath(sys.executable)
 

@@ -79,6 +79,7 @@ def test_decoder_reads_a_descriptor_after_its_file_is_closed() -> None:
         assert len(list(decoder)) == 30 and decoder[4].index == 4
 
 
+@pytest.mark.linux("files in /dev")
 def test_dev_fd_path_means_a_descriptor_of_this_process() -> None:
     with clip("audio_aac").open("rb") as file:
         path = f"/dev/fd/{file.fileno()}"
@@ -111,6 +112,7 @@ def test_pickle_includes_the_bytes() -> None:
         pickle.dumps(decoder)
 
 
+@pytest.mark.linux("forks")
 def test_forked_child_reads_frames_from_bytes() -> None:
     code = """
     decoder = penstock.Decoder(open(sys.argv[1], "rb").read())
@@ -254,6 +256,7 @@ def test_endless_pipe_can_be_left() -> None:
         program.kill()
 
 
+@pytest.mark.linux("forks")
 def test_forked_child_holds_no_pipe_open() -> None:
     read, write = os.pipe()
     decoder_source = threading.Thread(
@@ -289,6 +292,7 @@ def test_filters_of_a_stream_tell_their_size(name: str, filters: str) -> None:
         assert decoder.size == size and next(decoder).tobytes() == samples
 
 
+@pytest.mark.linux("files in /dev")
 def test_options_that_need_a_file_are_refused_for_a_stream() -> None:
     with Path("/dev/zero").open("rb") as zero, pytest.raises(ValueError):
         Decoder(zero)

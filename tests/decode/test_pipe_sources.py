@@ -93,6 +93,7 @@ def test_a_pipe_with_sound_in_mp4_says_that_its_index_is_at_the_end(
     thread.join()
 
 
+@pytest.mark.linux("FIFOs")
 @pytest.mark.parametrize("kind", [Decoder, AudioDecoder])
 def test_a_decoder_waits_for_the_first_writer_of_a_non_blocking_fifo(
     recording: bytes, tmp_path: Path, kind: type[Decoder] | type[AudioDecoder]

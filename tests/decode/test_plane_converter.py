@@ -267,6 +267,7 @@ for _ in range(5):
 """
 
 
+@pytest.mark.linux("forks")
 @pytest.mark.parametrize("threads", [0, 2])
 def test_a_fork_leaves_its_jobs_to_the_parent_and_the_child_makes_its_own(threads: int) -> None:
     succeeded(run_script(FORKING.replace("{threads}", str(threads))))

@@ -108,6 +108,7 @@ def test_wrong_option_raises() -> None:
         next(prefetch([clip("h264")], no_such=1))  # type: ignore[call-arg]
 
 
+@pytest.mark.linux("forks")
 def test_forked_child_gets_a_closed_prefetch() -> None:
     with closing(prefetch([clip("h264")] * 4)) as decoders:
         next(decoders)

@@ -422,6 +422,7 @@ def test_a_cancelled_wait_for_a_server_loses_no_frame(live: Path) -> None:
         assert asyncio.run(indices(server)) == list(range(400))
 
 
+@pytest.mark.linux("signals to programs")
 @pytest.mark.parametrize("ending", ["Ctrl-C", "exit", "cancel"])
 def test_a_program_ends_while_its_server_hangs(ending: str, live: Path) -> None:
     code = """
@@ -461,6 +462,7 @@ def test_a_program_ends_while_its_server_hangs(ending: str, live: Path) -> None:
     assert last == {"Ctrl-C": "KeyboardInterrupt", "exit": "", "cancel": "TimeoutError"}[ending], said
 
 
+@pytest.mark.linux("signals to programs")
 def test_ctrl_c_ends_the_wait_for_a_server_that_never_answers() -> None:
     with (
         http_server(b"", stops_at=0) as server,

@@ -415,6 +415,7 @@ def test_the_wheels_ffmpeg_takes_no_precedence_over_a_named_one(
     assert program_of(tmp_path / "a.mp4", settings=settings) == two_ffmpegs[1]
 
 
+@pytest.mark.linux("a shell script stands in for a program")
 def test_a_listed_pair_starts_one_program(tmp_path: Path) -> None:
     """Nothing is listed, rehearsed or read back by a program."""
     counting, started = tmp_path / "ffmpeg", tmp_path / "started"
@@ -441,6 +442,7 @@ def test_an_ffmpeg_that_is_missing_is_never_replaced(
     assert caught.value.returncode is None
 
 
+@pytest.mark.linux("programs without .exe")
 def test_program_that_cannot_be_started_raises(tmp_path: Path) -> None:
     program = tmp_path / "ffmpeg"
     program.write_bytes(b"\x7fELF and no more")
@@ -451,6 +453,7 @@ def test_program_that_cannot_be_started_raises(tmp_path: Path) -> None:
     assert caught.value.command[0] == str(program)
 
 
+@pytest.mark.linux("/proc")
 @pytest.mark.parametrize(
     "users",
     [{}, {"GLIBC_TUNABLES": "glibc.malloc.check=0"}, {"MALLOC_ARENA_MAX": "2"}, {"MALLOC_TOP_PAD_": "1"}],
@@ -521,6 +524,7 @@ def test_ffmpegs_own_words_come_with_the_error(
     assert isinstance(error, RuntimeError)
 
 
+@pytest.mark.linux("signals in exit statuses")
 def test_killed_ffmpeg_raises_at_the_next_write(tmp_path: Path) -> None:
     encoder = make(tmp_path / "video.mp4", options={"preset": "ultrafast"})
     assert eventually(lambda: encoder.write(flat(0)) and encoder.frames_encoded > 0)
@@ -540,6 +544,7 @@ def test_killed_ffmpeg_raises_at_the_next_write(tmp_path: Path) -> None:
         assert repeated.value is error
 
 
+@pytest.mark.linux("files in /dev")
 @pytest.mark.parametrize(
     ("container_format", "frames"), [("matroska", 10), ("avi", 10), ("mp4", 10), ("mpegts", MANY)]
 )
@@ -973,6 +978,7 @@ def test_interpreter_exit_finishes_all_open_encoders(tmp_path: Path) -> None:
     assert [len(decode(output)) for output in outputs] == [200, 1]
 
 
+@pytest.mark.linux("signals to programs")
 def test_ctrl_c_at_the_interpreters_exit_ends_a_slow_ffmpeg(tmp_path: Path) -> None:
     slow = program(tmp_path, 'case "$*" in *-progress*) while :; do :; done;; esac', 'exec "$FFMPEG" "$@"')
     script = f"""if True:
@@ -999,6 +1005,7 @@ def test_ctrl_c_at_the_interpreters_exit_ends_a_slow_ffmpeg(tmp_path: Path) -> N
 # Fork
 
 
+@pytest.mark.linux("forks")
 def test_a_forked_child_neither_holds_nor_harms_the_video(tmp_path: Path) -> None:
     output = tmp_path / "video.mp4"
     encoder = make(output)

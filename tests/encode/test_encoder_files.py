@@ -51,6 +51,7 @@ def alone(path: Path) -> bool:
     return list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.linux("modes of files")
 def test_new_file_replaces_the_old_file_at_close(old: Path) -> None:
     old.chmod(0o640)
     if os.geteuid() == 0:
@@ -350,6 +351,7 @@ def test_killed_python_leaves_the_old_file(old: Path) -> None:
     assert old.read_bytes() == WAS
 
 
+@pytest.mark.linux("files in /dev")
 @pytest.mark.parametrize("name", ["/dev/fd/1", "link"])
 def test_path_of_standard_output_writes_to_standard_output(tmp_path: Path, name: str) -> None:
     if name == "link":
@@ -365,6 +367,7 @@ def test_path_of_standard_output_writes_to_standard_output(tmp_path: Path, name:
     assert count(tmp_path / "video.mkv") == 1
 
 
+@pytest.mark.linux("files in /dev")
 def test_paths_of_other_descriptors_are_refused() -> None:
     for name in ("/dev/stdin", "/dev/stderr", "/dev/fd/7"):
         with pytest.raises(ValueError):

@@ -192,6 +192,7 @@ def test_gif_has_a_palette_per_frame(tmp_path: Path, ffmpeg: str) -> None:
     assert own == pytest.approx(error("asked.gif", output_pixel_format="pal8"))
 
 
+@pytest.mark.linux("/proc")
 @pytest.mark.slow
 def test_a_gif_is_made_in_bounded_memory(tmp_path: Path, ffmpeg: str) -> None:
     size = (320, 240)
@@ -296,6 +297,7 @@ def test_libwebp_anim_frames_are_left_unchanged(tmp_path: Path, ffmpeg: str) -> 
             assert np.array_equal(np.asarray(shown.convert("RGBA")), picture)
 
 
+@pytest.mark.linux("FIFOs")
 def test_webp_can_be_written_to_a_fifo(tmp_path: Path, ffmpeg: str) -> None:
     path = tmp_path / "a.webp"
     os.mkfifo(path)

@@ -295,6 +295,7 @@ def test_encoder_can_be_ended_while_another_thread_writes_the_first_frame(
     assert encoder.closed and not children()
 
 
+@pytest.mark.linux("forks")
 def test_forked_child_gets_a_closed_encoder_if_no_frame_was_written(tmp_path: Path) -> None:
     code = """
     encoder = penstock.Encoder(sys.argv[1], fps=30)

@@ -169,6 +169,7 @@ def test_abort_ends_the_thread() -> None:
     assert eventually(lambda: not any(one.name == "penstock-sink" for one in threading.enumerate()))
 
 
+@pytest.mark.linux("FIFOs")
 def test_outputs_that_a_file_object_cannot_hold_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         Encoder(io.StringIO(), fps=20, options=MATROSKA)  # type: ignore[arg-type]

@@ -596,6 +596,7 @@ def test_the_sound_of_a_video_is_kept(tmp_path: Path) -> None:
     assert_in_step(tmp_path / "a.mkv", 3)
 
 
+@pytest.mark.linux("FIFOs")
 def test_a_file_that_cannot_be_copied_or_has_no_sound_is_refused(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.opus", "libopus", 1)
     make(tmp_path / "silent.mp4", frames=5, audio=None)
@@ -755,6 +756,7 @@ def test_ctrl_c_leaves_a_file_with_playable_video_and_audio(tmp_path: Path) -> N
     assert heard_s(tmp_path / "a.mkv", 1)[1] == pytest.approx(61 / FPS, abs=0.1)
 
 
+@pytest.mark.linux("forks")
 def test_forked_child_does_not_affect_the_audio(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.m4a", "aac", 20)
     sounds = [source, INPUT]
@@ -778,6 +780,7 @@ def test_forked_child_does_not_affect_the_audio(tmp_path: Path) -> None:
     assert heard_s(tmp_path / "a.mkv", 1)[0] == pytest.approx([0, 1, 2], abs=0.05)
 
 
+@pytest.mark.linux("signals in exit statuses")
 def test_killed_ffmpeg_raises_at_the_next_write_audio(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.m4a", "aac", 20)
     encoder = Encoder(tmp_path / "a.mkv", size=SIZE, fps=FPS, audio=[source, INPUT])
@@ -840,6 +843,7 @@ def test_stalled_audio_file_raises_at_close_and_the_pictures_are_kept(tmp_path: 
     assert len(seen_s(tmp_path / "a.mp4")) == 10
 
 
+@pytest.mark.linux("signals to programs")
 @pytest.mark.parametrize("end", ["longest", "video"])
 def test_exception_of_a_signal_handler_tears_no_sample(tmp_path: Path, end: str) -> None:
     samples = np.random.default_rng(1).integers(-(2**15), 2**15, (60 * 8000, 1), np.int16)

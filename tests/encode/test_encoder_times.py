@@ -206,6 +206,7 @@ def test_stats_exclude_the_headers_that_carry_times(tmp_path):
     assert encoder.stats.speed > 0
 
 
+@pytest.mark.linux("signals to programs")
 @pytest.mark.parametrize(
     "options", [{"fps": None}, {"fps": 900, "audio": penstock.video.AudioTrack(8000, 1)}]
 )

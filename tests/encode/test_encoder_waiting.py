@@ -83,6 +83,7 @@ def test_leaving_a_block_says_that_nobody_reads_the_fifo(fifo: Path, monkeypatch
     assert fifo.is_fifo()
 
 
+@pytest.mark.linux("a shell script stands in for a program")
 @pytest.mark.parametrize("is_there", [False, True])
 def test_fifo_reader_gets_everything_whenever_it_opens_the_fifo(
     fifo: Path, tmp_path: Path, is_there: bool
@@ -106,6 +107,7 @@ def test_fifo_reader_gets_everything_whenever_it_opens_the_fifo(
     assert len(decode(tmp_path / "video.nut")) == 5
 
 
+@pytest.mark.linux("forks")
 def test_a_forked_child_does_not_keep_a_fifo_open(fifo: Path) -> None:
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     encoder = make(fifo, **TO_FIFO)
@@ -125,6 +127,7 @@ def test_a_forked_child_does_not_keep_a_fifo_open(fifo: Path) -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
+@pytest.mark.linux("a shell script stands in for a program")
 def test_close_of_a_stuck_ffmpeg_raises_with_its_last_words(tmp_path: Path) -> None:
     script = tmp_path / "ffmpeg"
     script.write_text("#!/bin/sh\necho 'I shall now think' >&2\nexec sleep 1000\n")
@@ -317,6 +320,7 @@ def start(output: Path, options: str = "{}") -> tuple[subprocess.Popen[str], int
     return process, pid
 
 
+@pytest.mark.linux("signals to programs")
 def test_ctrl_c_leaves_a_playable_file_of_what_was_submitted(tmp_path: Path) -> None:
     process, pid = start(tmp_path / "video.mp4")
     process.send_signal(signal.SIGINT)
@@ -326,6 +330,7 @@ def test_ctrl_c_leaves_a_playable_file_of_what_was_submitted(tmp_path: Path) -> 
     assert len(decode(tmp_path / "video.mp4", (640, 480))) >= 21
 
 
+@pytest.mark.linux("signals to programs")
 def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
     process, pid = start(tmp_path / "video.mp4")
     os.kill(pid, signal.SIGSTOP)  # so that the first one cannot finish
@@ -353,6 +358,7 @@ with Encoder(Path(sys.argv[1]), size=(640, 480), fps=30, settings=EncoderSetting
 """
 
 
+@pytest.mark.linux("signals to programs")
 def test_ctrl_c_while_closing_still_leaves_a_whole_file(tmp_path: Path) -> None:
     output = tmp_path / "video.mp4"
     process = subprocess.Popen(

@@ -208,6 +208,7 @@ def test_reader_that_goes_away_fails_only_its_own_output(
     assert [report.error is None for report in fan_out.reports] == [False, True, True]
 
 
+@pytest.mark.linux("files in /dev")
 def test_full_disk_fails_only_its_own_outputs(tmp_path: Path) -> None:
     full_video = make("/dev/full", options={"f": "matroska"}, codec="rawvideo", output_pixel_format="yuv420p")
     with Path("/dev/full").open("wb") as full:
@@ -222,6 +223,7 @@ def test_full_disk_fails_only_its_own_outputs(tmp_path: Path) -> None:
     assert [report.error for report in fan_out.close()] == [video.error, file.error, None]
 
 
+@pytest.mark.linux("files in /dev")
 def test_write_raises_if_all_outputs_have_failed() -> None:
     raw = {"codec": "rawvideo", "output_pixel_format": "yuv420p"}
     with FanOut([make("/dev/full", options={"f": "matroska"}, **raw)]) as fan_out:
@@ -501,6 +503,7 @@ assert len(got) == 3 * frame.nbytes
 """
 
 
+@pytest.mark.linux("forks")
 def test_fork_does_not_affect_a_fan_out(tmp_path: Path) -> None:
     succeeded(run_script(FORKED, tmp_path / "a.mkv"))
 
@@ -520,6 +523,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.linux("signals to programs")
 def test_ctrl_c_while_an_output_waits_loses_no_frame(tmp_path: Path) -> None:
     with start_script(INTERRUPTED, tmp_path / "a.mkv") as process:
         assert process.stderr is not None

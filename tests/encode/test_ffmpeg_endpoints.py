@@ -35,6 +35,7 @@ def test_usual_containers_match_libav(ending: str) -> None:
     assert containers.of_ending(ending) == containers._asked(f"name{ending}", None)
 
 
+@pytest.mark.linux("names with colons and line ends")
 @pytest.mark.parametrize("name", ["-", "pipe:", "pipe:1"])
 def test_standard_output_names_are_recognized_and_paths_are_not(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -103,6 +104,7 @@ def test_a_folder_is_no_output(tmp_path: Path) -> None:
         endpoints.target("")
 
 
+@pytest.mark.linux("names with colons and line ends")
 def test_missing_folder_or_file_as_folder_raises(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder, error in (("missing/deeper", FileNotFoundError), ("file", NotADirectoryError)):
@@ -134,6 +136,7 @@ def open_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.linux("modes of files")
 @pytest.mark.parametrize("what", ["folder", "file"])
 def test_unwritable_folder_or_file_raises_permission_error(open_folder: Path, what: str) -> None:
     output = open_folder / "video.mp4"
@@ -155,6 +158,7 @@ def test_unwritable_folder_or_file_raises_permission_error(open_folder: Path, wh
     assert [path.name for path in open_folder.iterdir()] == (["video.mp4"] if what == "file" else [])
 
 
+@pytest.mark.linux("FIFOs")
 def test_devices_and_fifos_are_outputs(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for special in ("/dev/null", "/dev/full", tmp_path / "fifo"):

@@ -124,6 +124,7 @@ def test_playable_codecs_take_yuv420p_and_are_lossy(ffmpeg: str) -> None:
         assert not capabilities.is_lossless(ffmpeg, codec), codec
 
 
+@pytest.mark.linux("a shell script stands in for a program")
 def test_ordinary_encode_does_not_query_ffmpeg(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")

@@ -205,6 +205,7 @@ def test_capture_raises_if_its_framebuffer_is_released(context: Any, tmp_path: P
     assert_drawn(tmp_path / "a.mkv", range(1))  # it was read before
 
 
+@pytest.mark.linux("files in /dev")
 def test_capture_raises_if_its_encoder_dies(context: Any) -> None:
     framebuffer = context.simple_framebuffer(SIZE, components=3)
     encoder = make("/dev/full", options={"f": "matroska"}, codec="rawvideo", output_pixel_format="yuv420p")

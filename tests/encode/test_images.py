@@ -313,6 +313,7 @@ class TestDecoder:
             gc.collect()
         assert eventually(lambda: not {*threading.enumerate()} - before)
 
+    @pytest.mark.linux("FIFOs")
     @pytest.mark.parametrize(
         ("source", "options", "error"),
         [

@@ -250,6 +250,7 @@ def test_replaced_file_is_reported(tmp_path: Path) -> None:
     assert "libav can't read it" in " ".join(encoder.close().warnings)
 
 
+@pytest.mark.linux("a shell script stands in for a program")
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
 def test_file_that_changes_after_ffmpeg_reported_its_end_is_read_again(tmp_path: Path) -> None:
     output, program, other = tmp_path / "video.mp4", tmp_path / "ffmpeg", tmp_path / "other.mp4"

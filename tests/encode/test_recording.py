@@ -155,6 +155,7 @@ def test_ffmpeg_finishes_the_file_if_python_is_killed(tmp_path: Path, ffmpeg: st
     assert len(kept) >= written - 1
 
 
+@pytest.mark.linux("signals in exit statuses")
 def test_python_raises_if_ffmpeg_is_killed(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "camera.mkv", ffmpegs()[-1])
     written = recorder.written(45)

@@ -155,6 +155,7 @@ penstock.write_video(sys.argv[1], frames if sys.argv[2] == "list" else iter(fram
 """
 
 
+@pytest.mark.linux("a terminal that a program holds")
 @pytest.mark.parametrize(("kind", "words"), [("list", "7/7 frames"), ("iterator", "7 frames")])
 def test_a_terminal_shows_a_bar_and_nothing_else_does(tmp_path: Path, kind: str, words: str) -> None:
     controlling, terminal = os.openpty()

@@ -236,6 +236,7 @@ def test_errors_derive_from_the_matching_builtin_errors() -> None:
             assert issubclass(getattr(penstock, name), penstock.PenstockError)
 
 
+@pytest.mark.linux("the name of Linux' module")
 def test_the_native_module_is_for_every_python_from_3_11() -> None:
     assert _native.__file__ is not None
     assert _native.__file__.endswith(".abi3.so")
@@ -248,6 +249,7 @@ def test_pipe_ends_have_a_readable_repr() -> None:
     assert repr(writer) == "<penstock.pipes.PipeWriter closed>"
 
 
+@pytest.mark.linux("FIFOs")
 def test_fifo_create_raises_if_the_path_exists(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
         penstock.fifo.create(tmp_path)
@@ -261,6 +263,7 @@ def test_hints_name_the_distribution_and_extras_that_it_has() -> None:
     assert {extra for _, extra in hints} == set(project["optional-dependencies"])
 
 
+@pytest.mark.linux("scripts of the sources")
 def test_the_stub_has_the_docstrings_of_the_native_module() -> None:
     check = [sys.executable, ROOT / "scripts" / "stub_docs.py", "--check"]
     done = subprocess.run(check, capture_output=True, text=True, check=False)

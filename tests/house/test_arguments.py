@@ -439,6 +439,7 @@ CALLS: dict[str, Callable[..., object]] = {
 }
 
 
+@pytest.mark.linux("Tee")
 def test_all_parameters_of_numbers_are_tried() -> None:
     assert {path for path, _ in NUMBERS} == set(CALLS)
     # A type that hides a number would hide a parameter: these are known to be some.

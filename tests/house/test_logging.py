@@ -54,6 +54,7 @@ def all_staging_memory() -> Iterator[None]:
         yield
 
 
+@pytest.mark.linux("modes that map or give away pages")
 def test_transport_fallback_is_logged(pair: tuple[int, int], caplog: pytest.LogCaptureFixture) -> None:
     reader, writer = pair
     result = ReaderThread(reader)
@@ -70,6 +71,7 @@ def test_transport_fallback_is_logged(pair: tuple[int, int], caplog: pytest.LogC
     assert logged(caplog) == [("INFO", words)]
 
 
+@pytest.mark.linux("the size of a pipe")
 def test_pipe_smaller_than_requested_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     reader, writer = penstock.pipes.make_pipe(ROOM_BYTES)
     with reader, writer:
@@ -113,6 +115,7 @@ def send(feed: int) -> None:
         os.write(feed, bytes(4 << 20))
 
 
+@pytest.mark.linux("Tee")
 def test_eviction_is_logged(pair: tuple[int, int], caplog: pytest.LogCaptureFixture) -> None:
     source, feed = os.pipe()
     sending = threading.Thread(target=send, args=(feed,))
@@ -141,6 +144,7 @@ def leave(tee: Tee) -> None:
         raise KeyError("mine")
 
 
+@pytest.mark.linux("Tee")
 @pytest.mark.parametrize("leave", [leave, lambda tee: asyncio.run(leave_asynchronously(tee))])
 def test_eviction_is_logged_if_the_block_raises(
     pair: tuple[int, int], leave: Callable[[Tee], None], caplog: pytest.LogCaptureFixture
@@ -260,6 +264,7 @@ def test_frames_lost_by_an_unclosed_encoder_are_logged_and_reported(why: str, tm
         assert cause in told.decode().partition(loss)[2]
 
 
+@pytest.mark.linux("eventfd")
 def test_an_interruption_in_a_handler_is_not_lost() -> None:
     """The Ctrl-C of a program that is about to log, say."""
     code = """

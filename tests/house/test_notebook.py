@@ -149,6 +149,7 @@ def test_large_video_is_not_embedded(tmp_path: Path) -> None:
     assert shown(report_on(path)) == shown(probe(path)) == []
 
 
+@pytest.mark.linux("FIFOs")
 def test_output_that_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo.mp4")
     (tmp_path / "broken.mp4").write_bytes(b"no video")

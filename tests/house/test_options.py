@@ -98,6 +98,7 @@ def test_a_declaration_has_the_arguments_of_its_class(declared: type, made: type
         assert (asked[name].kind, asked[name].default) == (called[name].kind, called[name].default), name
 
 
+@pytest.mark.linux("Tee")
 def test_no_signature_hides_its_options() -> None:
     public = {
         getattr(module, name) for module in (penstock, video, pipes, rendering) for name in module.__all__
@@ -116,6 +117,7 @@ def test_no_signature_hides_its_options() -> None:
             assert inspect.Parameter.VAR_KEYWORD not in kinds, function
 
 
+@pytest.mark.linux("scripts of the sources")
 def test_mypy_says_what_is_wrong_in_a_users_call(tmp_path: Path) -> None:
     file = tmp_path / "user.py"
     imported = "from penstock import AudioDecoder, Decoder, Encoder, read_video, render, write_video"
@@ -127,6 +129,7 @@ def test_mypy_says_what_is_wrong_in_a_users_call(tmp_path: Path) -> None:
     assert {call: found.get(line) for line, call in enumerate(CALLS, 2)} == CALLS
 
 
+@pytest.mark.linux("scripts of the sources")
 def test_an_option_is_declared_in_one_file(tmp_path: Path) -> None:
     package = tmp_path / "penstock"
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))

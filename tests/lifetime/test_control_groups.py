@@ -14,6 +14,8 @@ from penstock._common import control_groups
 from penstock._common.control_groups import available_bytes, cpu_quota
 from penstock.cli.commands.info import _usable_line
 
+pytestmark = pytest.mark.linux("control groups")
+
 V2 = "31 23 0:28 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate"
 V1 = "33 31 0:30 {root} /sys/fs/cgroup/cpu,cpuacct rw,nosuid shared:10 - cgroup cgroup rw,cpu,cpuacct"
 SLICE = "sys/fs/cgroup/user.slice"

@@ -173,6 +173,7 @@ def test_pipeline_releases_its_callables_at_its_end() -> None:
     assert gone() is None
 
 
+@pytest.mark.linux("FIFOs")
 def test_fifo_ticket_in_a_cycle_with_its_path_is_collected(tmp_path: Path) -> None:
     class Place:
         def __init__(self) -> None:
@@ -231,6 +232,7 @@ class Interrupted(Exception):
     pass
 
 
+@pytest.mark.linux("signals to programs")
 def test_a_close_that_waits_for_a_call_is_awake_to_signals() -> None:
     """The call has no end of its own before the test has one."""
 

@@ -82,6 +82,7 @@ def test_a_reader_that_is_slow_but_reads_is_waited_for() -> None:
     assert (len(got + rest), err) == (3 * SIZE, b"")
 
 
+@pytest.mark.linux("signals to programs")
 def test_ctrl_c_ends_the_wait_at_exit() -> None:
     reader, writer = os.pipe()
     code = """
@@ -139,6 +140,7 @@ def test_a_daemon_thread_that_never_stops_writing_does_not_keep_the_program() ->
     assert (writer.returncode, err.decode()) == (0, "")
 
 
+@pytest.mark.linux("files in /dev")
 @pytest.mark.slow
 def test_program_reports_at_exit_what_it_waits_for() -> None:
     code = """
@@ -227,6 +229,7 @@ def test_reported_failure_is_not_reported_again_at_exit(way: str) -> None:
     succeeded(run_script(WHOSE_READER_GOES.format(REPORTED[way])))
 
 
+@pytest.mark.linux("forks")
 def test_forked_child_does_not_report_losses_of_its_parent() -> None:
     code = """
     reader, writer = os.pipe()

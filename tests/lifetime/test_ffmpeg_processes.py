@@ -243,6 +243,7 @@ class TestDescriptors:
         """
         host(code)
 
+    @pytest.mark.linux("limits of a process")
     def test_descriptor_shortage_raises_at_the_call(self, tmp_path: Path) -> None:
         """It works, or it raises at the call; never later, and never with a wrong count."""
         code = """
@@ -270,6 +271,7 @@ class TestDescriptors:
         assert set(said) == {"none", "5"}
 
 
+@pytest.mark.linux("limits of a process")
 def test_close_needs_no_more_descriptors_than_the_encoder_has(tmp_path: Path) -> None:
     code = """
     import resource
@@ -289,6 +291,7 @@ def test_close_needs_no_more_descriptors_than_the_encoder_has(tmp_path: Path) ->
     assert succeeded(run_script(code, tmp_path / "v.mp4")) == b"5 ()\n"
 
 
+@pytest.mark.linux("forks")
 def test_fork_during_encoder_starts_keeps_no_encoder_from_ending(tmp_path: Path) -> None:
     code = """
     def work(number):

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from support.processes import run_script, succeeded
 
+pytestmark = pytest.mark.linux("forks")
+
 # The parent has a write in flight that nobody reads yet, and forks then.
 IN_FLIGHT = """
 frame = os.urandom(6_000_000)

@@ -74,6 +74,7 @@ def test_commands_work_without_locale_terminal_or_home(
     assert "Pipes" in printed(run_process("info", env=environment | with_nothing_to_try(tmp_path)))
 
 
+@pytest.mark.linux("a terminal that a program holds")
 @pytest.mark.parametrize("settings", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
 def test_progress_fits_40_columns_and_obeys_no_color(tmp_path: Path, settings: dict[str, str]) -> None:
     raw = tmp_path / "raw"

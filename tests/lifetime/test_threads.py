@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+import pytest
 from support.processes import run_script, succeeded
 
 # The next thread finds no memory for its stack, whoever runs this: a limit on their number does not hold for root.
@@ -30,6 +31,7 @@ def refused(call):
 """
 
 
+@pytest.mark.linux("limits of a process")
 def test_thread_shortage_fails_a_write_and_frees_its_memory() -> None:
     body = """
     ticket = penstock._native._pipe(frame, writer)
@@ -58,6 +60,7 @@ def test_thread_shortage_fails_readers_relays_and_pipelines() -> None:
     succeeded(run_script(NO_THREAD + textwrap.dedent(body)))
 
 
+@pytest.mark.linux("limits of a process")
 def test_a_tee_that_found_no_thread_can_be_started_again() -> None:
     body = """
     tee = penstock.Tee(reader, spare[0][1], start=False)
@@ -73,6 +76,7 @@ def test_a_tee_that_found_no_thread_can_be_started_again() -> None:
     succeeded(run_script(NO_THREAD + textwrap.dedent(body)))
 
 
+@pytest.mark.linux("/proc")
 def test_children_of_a_stage_have_the_signal_mask_of_the_program() -> None:
     body = """
     import subprocess

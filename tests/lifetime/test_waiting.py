@@ -107,6 +107,7 @@ def test_ctrl_c_ends_each_wait() -> None:
     assert got == 3 << 20, "what was taken before has arrived"
 
 
+@pytest.mark.linux("signals to programs")
 def test_a_signal_handler_may_use_the_same_stream(pair: tuple[int, int]) -> None:
     """No lock is held while we wait, so that a handler that pipes, syncs and asks cannot deadlock."""
     reader, writer = pair
@@ -135,6 +136,7 @@ def test_a_signal_handler_may_use_the_same_stream(pair: tuple[int, int]) -> None
     assert result.result() == FRAME + b"from the handler"
 
 
+@pytest.mark.linux("signals to programs")
 def test_a_storm_of_signals_disturbs_no_wait_and_no_byte(pair: tuple[int, int]) -> None:
     reader, writer = pair
     result = ReaderThread(reader, chunk_bytes=5000)
@@ -158,6 +160,7 @@ def test_a_storm_of_signals_disturbs_no_wait_and_no_byte(pair: tuple[int, int]) 
     assert count > 0
 
 
+@pytest.mark.linux("/proc")
 def test_workers_block_signals_except_those_of_their_own_faults(pair: tuple[int, int]) -> None:
     """Workers block every signal, so that none of the program's ends up on them, but those of their own faults."""
     stream = penstock.Writer(pair[1])

@@ -149,6 +149,7 @@ def test_concurrent_render_of_the_same_output_is_refused(tmp_path: Path) -> None
     assert is_whole(tmp_path / "video.mp4")
 
 
+@pytest.mark.linux("FIFOs")
 def test_output_must_be_a_file_and_keeps_its_link_and_mode(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "video.mp4")
     with pytest.raises(ValueError):
@@ -231,6 +232,7 @@ def test_encoders_that_cannot_be_joined_are_refused_before_rendering(tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.linux("limits of a process")
 @pytest.mark.exhaustive
 def test_the_drivers_memory_does_not_grow_with_the_chunks(tmp_path: Path) -> None:
     code = """

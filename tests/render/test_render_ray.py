@@ -29,7 +29,7 @@ from penstock.video import find_ffmpeg
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'penstock-io[ray]'")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 
-pytestmark = [pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.linux("Ray")]
 
 SIZE = (64, 48)
 FRAMES = 60

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -39,8 +40,16 @@ from support.this_process import are_asleep, pixel_threads, threads, workers
 """
 
 
+# What programs of tests use that only Linux has.
+_ON_LINUX = re.compile(
+    r"are_asleep|/proc/|\b(?:fcntl|pty|resource)\b|os\.(?:fork|mkfifo|geteuid)|SIGALRM|SIGUSR|setitimer|pthread_"
+)
+
+
 def start_script(code: str, *arguments: object, **options: object) -> subprocess.Popen[bytes]:
-    """A Python program in a process of its own; its stderr is kept."""
+    """A Python program in a process of its own; its stderr is kept. Skips the test if the program is for Linux."""
+    if calls := _ON_LINUX.search(code):
+        only_on_linux(f"a program calls {calls[0]}")
     program = PRELUDE + textwrap.dedent(code)
     # Since Python 3.12: our threads touch no Python, and a fork leaves their locks alone.
     no_warning = "ignore:This process:DeprecationWarning"

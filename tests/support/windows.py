@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from ctypes import wintypes
 
 from support import this_process
@@ -159,16 +160,30 @@ _ON_LINUX = {
     (signal, "setitimer"): "timers that send signals",
     (signal, "pthread_sigmask"): "masks of signals",
 }
+#: Programs of Unix that tests start.
+_PROGRAMS = {"bash", "cat", "dd", "head", "ps", "pv", "sh", "sleep", "strace", "tr", "true", "wc", "yes"}
+_start = subprocess.Popen.__init__
+
+
+def _start_what_is_there(
+    popen: subprocess.Popen[bytes], command: Sequence[object], **options: object
+) -> None:
+    if (program := command if isinstance(command, str) else command[0]) in _PROGRAMS:
+        this_process.only_on_linux(f"the program {program}")
+    _start(popen, command, **options)  # type: ignore[arg-type]
 
 
 def skip_what_is_for_linux() -> None:
-    """From now on a test that calls one of these is skipped with the reason. The package finds none of them."""
+    """From now on a test that calls one of these is skipped with the reason. Others find none of them."""
+    subprocess.Popen.__init__ = _start_what_is_there  # type: ignore[method-assign]
     for (module, name), reason in _ON_LINUX.items():
 
         def call(*_: object, name: str = name, reason: str = reason, **__: object) -> None:
-            caller = sys._getframe(1).f_globals["__name__"]
-            if caller.partition(".")[0] == "penstock":
-                raise AttributeError(f"Windows has no {name}")
+            frame = sys._getframe(1)
+            while frame.f_globals["__name__"].startswith("pathlib"):
+                frame = frame.f_back
+            if not frame.f_globals["__name__"].startswith(("conftest", "support", "test_")):
+                raise NotImplementedError(f"Windows has no {name}")
             this_process.only_on_linux(reason)
 
         setattr(module, name, call)

@@ -146,6 +146,7 @@ def test_program_waits_at_exit_for_the_close_of_dropped_objects(tmp_path: Path) 
     assert b"5 bytes were lost" in done.stderr, done
 
 
+@pytest.mark.linux("forks")
 def test_a_fork_does_not_wait_for_a_close(tmp_path: Path) -> None:
     with mounted(tmp_path, flush_s=FLUSH_S) as file:
         succeeded(run_script(FORK, file.path, file.flushes, FLUSH_S))

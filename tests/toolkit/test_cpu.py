@@ -51,6 +51,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.linux("machines recorded by /sys")
 def test_topology_has_every_field(root: Path) -> None:
     core, package = "cpu_core/cpu_atom", 4
     assert cpu._topology_at(root) == cpu.Topology(
@@ -74,6 +75,7 @@ def test_topology_has_every_field(root: Path) -> None:
     )
 
 
+@pytest.mark.linux("machines recorded by /sys")
 def test_an_odd_machine_raises_nothing(root: Path) -> None:
     nothing = cpu._topology_at(root / "nothing")
     assert [processor.id for processor in nothing.logical_processors] == [0]
@@ -105,6 +107,7 @@ def test_records_are_frozen_and_documented(kind: type, root: Path) -> None:
         assert f"\n    {field.name}: " in inspect.cleandoc(kind.__doc__)
 
 
+@pytest.mark.linux("machines recorded by /sys")
 def test_the_repr_is_short_however_large_the_machine(root: Path) -> None:
     text = repr(cpu._topology_at(root))
     assert text.startswith("<Topology 'A Model': 1 packages, 1 numa nodes, 2 cores, 4 logical processors, ")
@@ -115,12 +118,14 @@ def test_the_repr_is_short_however_large_the_machine(root: Path) -> None:
 # This machine
 
 
+@pytest.mark.linux("sched_getaffinity")
 def test_allowed_cpus_match_the_system() -> None:
     topology = cpu.topology()
     assert {one.id for one in topology.logical_processors if one.allowed} == os.sched_getaffinity(0)
     assert sum(one.online for one in topology.logical_processors) == os.sysconf("SC_NPROCESSORS_ONLN")
 
 
+@pytest.mark.linux("sched_getaffinity")
 def test_allowed_cpus_are_those_of_the_calling_thread() -> None:
     allowed: list[set[int]] = []
     first = min(os.sched_getaffinity(0))

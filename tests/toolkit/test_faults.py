@@ -77,6 +77,7 @@ class TestTheReaderIsKilledMidFrame:
             with pytest.raises(BrokenStreamError):
                 stream.submit(FRAME)
 
+    @pytest.mark.linux("signals to programs")
     def test_sigpipe_at_its_default_does_not_kill_the_program(self) -> None:
         done = run_script("""
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -257,6 +258,7 @@ class TestAReaderThatNeverReads:
 
 
 class TestNoRoom:
+    @pytest.mark.linux("files in /dev")
     def test_dev_full_raises_at_the_next_pipe_call_and_at_sync(self) -> None:
         with Path("/dev/full").open("wb", buffering=0) as full:
             assert eventually(_native._pipe(b"x" * 1000, full).done)
@@ -267,6 +269,7 @@ class TestNoRoom:
                 assert (caught.value.bytes_delivered, caught.value.bytes_lost) == (0, 1000)
         _native._sync()
 
+    @pytest.mark.linux("limits of a process")
     def test_file_size_limit_raises_efbig_and_does_not_kill_the_program(self, tmp_path: Path) -> None:
         """EFBIG, and not the SIGXFSZ that would end the program."""
         path = tmp_path / "file"

@@ -27,6 +27,8 @@ import penstock
 from penstock import fifo
 from penstock.pipes import PipeReader, PipeWriter
 
+pytestmark = pytest.mark.linux("FIFOs")
+
 DATA = noise(1 << 20)
 
 
@@ -571,6 +573,7 @@ def test_program_ends_at_once_during_an_open(path: Path, mode: str, ending: str)
     assert succeeded(done) == (b"x" if "pipe" in ending else b"")
 
 
+@pytest.mark.linux("forks")
 @pytest.mark.parametrize("mode", ["r", "w"])
 def test_forked_child_does_not_affect_a_pending_open(path: Path, mode: str) -> None:
     code = """

@@ -123,6 +123,7 @@ def test_a_pattern_finds_files_sorted(tmp_path: Path, plain: list[bytes]) -> Non
         assert [bytes(chunk) for chunk in pipeline] == [b"this"]
 
 
+@pytest.mark.linux("names of files that are no text")
 def test_file_names_that_are_no_text_are_kept(tmp_path: Path) -> None:
     path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe")
     Path(path).write_bytes(b"odd")
@@ -130,6 +131,7 @@ def test_file_names_that_are_no_text_are_kept(tmp_path: Path) -> None:
         assert [(chunk.name, bytes(chunk)) for chunk in pipeline] == [(path, b"odd")]
 
 
+@pytest.mark.linux("/proc")
 def test_a_compressed_stream_comes_through_a_pipe(codec: str) -> None:
     data = asset(3_000_000)
     packed = PACKERS[codec](data)
@@ -157,6 +159,7 @@ def test_iterable_can_be_decompressed_as_a_stream() -> None:
     assert max(chunk.nbytes for chunk in chunks) <= 100_000
 
 
+@pytest.mark.linux("sockets as descriptors")
 def test_socket_data_is_passed_on_as_it_arrives() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs, Pipeline(Source.fd(theirs)) as pipeline:
@@ -171,6 +174,7 @@ def test_socket_data_is_passed_on_as_it_arrives() -> None:
         assert pipeline.read(PATIENCE_S) is None
 
 
+@pytest.mark.linux("sockets as descriptors")
 def test_reset_raises_after_the_data_before_it() -> None:
     ours, theirs = socket.socketpair()
     ours.send(b"nobody reads this, so that the close below is a reset")
@@ -515,6 +519,7 @@ def test_program_that_ends_delivers_the_chunks_of_a_pipeline() -> None:
     assert succeeded(run_script(body)) == b"".join(bytes([number]) * 10_000 for number in range(200))
 
 
+@pytest.mark.linux("forks")
 def test_forked_child_gets_closed_pipelines() -> None:
     body = """
     from penstock import Pipeline
@@ -699,6 +704,7 @@ def test_stats_count_chunks_and_name_the_bottleneck() -> None:
     assert pipeline.bottleneck == "slow"
 
 
+@pytest.mark.linux("nice values")
 def test_policies_are_applied_by_name() -> None:
     policy = penstock.cpu.ThreadPolicy(nice=15)
     policies = {"checksum": policy, "iterable": policy}

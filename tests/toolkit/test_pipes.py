@@ -61,6 +61,7 @@ def test_bytes_pass_through_a_pipe(ends: tuple[PipeReader, PipeWriter]) -> None:
     assert reader.read(1) == reader.read() == reader.readall() == b""
 
 
+@pytest.mark.linux("signals that end system calls")
 def test_interrupted_write_is_still_whole() -> None:
     """The system calls it short, and most callers never look at the answer."""
     code = """
@@ -87,6 +88,7 @@ def test_interrupted_write_is_still_whole() -> None:
     assert succeeded(run_script(code)) == b"True True True"
 
 
+@pytest.mark.linux("pipes that don't wait")
 def test_arrays_of_any_shape_are_written(ends: tuple[PipeReader, PipeWriter]) -> None:
     """Also when the first write(2) was short, as it is at the end that does not block."""
     reader, writer = ends
@@ -100,6 +102,7 @@ def test_arrays_of_any_shape_are_written(ends: tuple[PipeReader, PipeWriter]) ->
         assert reader.read() == DATA
 
 
+@pytest.mark.linux("pipes that don't wait")
 def test_nonblocking_ends_return_none_or_partial_counts(ends: tuple[PipeReader, PipeWriter]) -> None:
     reader, writer = ends
     os.set_blocking(reader.fileno(), False)
@@ -111,6 +114,7 @@ def test_nonblocking_ends_return_none_or_partial_counts(ends: tuple[PipeReader, 
     assert writer.write(b"x") == 1
 
 
+@pytest.mark.linux("the size of a pipe")
 def test_ends_report_capacity_and_unread_bytes(ends: tuple[PipeReader, PipeWriter]) -> None:
     reader, writer = ends
     assert reader.capacity_bytes == writer.capacity_bytes >= 4096
@@ -121,6 +125,7 @@ def test_ends_report_capacity_and_unread_bytes(ends: tuple[PipeReader, PipeWrite
     assert reader.unread_bytes == writer.unread_bytes == 3
 
 
+@pytest.mark.linux("the size of a pipe")
 @pytest.mark.parametrize(("asked", "granted"), [(1, 4096), (4096, 4096), (200_000, 1 << 18)])
 def test_the_capacity_is_rounded_up(asked: int, granted: int) -> None:
     reader, writer = make_pipe(asked)
@@ -128,6 +133,7 @@ def test_the_capacity_is_rounded_up(asked: int, granted: int) -> None:
         assert reader.capacity_bytes == writer.capacity_bytes == granted
 
 
+@pytest.mark.linux("the size of a pipe")
 @pytest.mark.parametrize("asked", [1 << 30, 1 << 100])
 def test_a_capacity_past_the_limit_steps_down(asked: int) -> None:
     reader, writer = make_pipe(asked)
@@ -138,6 +144,7 @@ def test_a_capacity_past_the_limit_steps_down(asked: int) -> None:
             make_pipe(wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.linux("the size of a pipe")
 def test_many_large_pipes_leave_room_for_other_pipes() -> None:
     """Past the user's limit every new pipe, whoever makes it, would have two pages. Root has no limit."""
     code = """
@@ -154,6 +161,7 @@ def test_many_large_pipes_leave_room_for_other_pipes() -> None:
     succeeded(run_script(code))
 
 
+@pytest.mark.linux("the size of a pipe")
 def test_requested_capacity_is_kept_by_a_relay(tmp_path: Path) -> None:
     """A relay grows the pipes that nobody has named a size of, and leaves those alone of which somebody has."""
     (tmp_path / "file").write_bytes(DATA)
@@ -231,6 +239,7 @@ def test_closefd_false_leaves_the_descriptor_open(pair: tuple[int, int]) -> None
     assert os.read(pair[0], 1) == b"y"
 
 
+@pytest.mark.linux("descriptors that programs inherit")
 def test_no_other_program_inherits_an_end(ends: tuple[PipeReader, PipeWriter]) -> None:
     reader, writer = ends
     assert not os.get_inheritable(reader.fileno())
@@ -243,6 +252,7 @@ def test_no_other_program_inherits_an_end(ends: tuple[PipeReader, PipeWriter]) -
             child.kill()
 
 
+@pytest.mark.linux("descriptors are listed in /proc")
 def test_closed_ends_leave_no_descriptor_and_do_not_warn() -> None:
     code = """
     import gc, warnings
@@ -262,6 +272,7 @@ def test_closed_ends_leave_no_descriptor_and_do_not_warn() -> None:
     assert succeeded(run_script(code)) == b""
 
 
+@pytest.mark.linux("signals that end system calls")
 def test_ctrl_c_ends_a_read_and_a_write() -> None:
     code = """
     from penstock.pipes import make_pipe
@@ -314,6 +325,7 @@ def test_text_streams_wrap_the_ends(ends: tuple[PipeReader, PipeWriter]) -> None
         assert list(text) == lines
 
 
+@pytest.mark.linux("descriptors that programs inherit")
 def test_ends_serve_as_standard_streams_of_a_program(ends: tuple[PipeReader, PipeWriter]) -> None:
     reader, writer = ends
     with subprocess.Popen(["tr", "a-z", "A-Z"], stdin=reader, stdout=subprocess.PIPE) as program:
@@ -326,6 +338,7 @@ def test_ends_serve_as_standard_streams_of_a_program(ends: tuple[PipeReader, Pip
 # Relays
 
 
+@pytest.mark.linux("splice")
 def test_file_passes_through_a_pipe_into_a_file(ends: tuple[PipeReader, PipeWriter], tmp_path: Path) -> None:
     reader, writer = ends
     (tmp_path / "source").write_bytes(DATA)
@@ -341,6 +354,7 @@ def test_file_passes_through_a_pipe_into_a_file(ends: tuple[PipeReader, PipeWrit
     assert (tmp_path / "copy").read_bytes() == DATA
 
 
+@pytest.mark.linux("sockets as descriptors")
 def test_read_from_and_write_to_accept_count_and_options(
     ends: tuple[PipeReader, PipeWriter], tmp_path: Path
 ) -> None:

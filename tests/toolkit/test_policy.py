@@ -195,6 +195,7 @@ class TestPolicyBlocks:
         with pytest.raises(RuntimeError):
             block.__exit__(None, None, None)
 
+    @pytest.mark.linux("forks")
     def test_policy_block_restores_in_a_forked_child(self) -> None:
         code = """
             before = os.sched_getaffinity(0)

@@ -106,6 +106,7 @@ class TestArguments:
 
 
 class TestInterruption:
+    @pytest.mark.linux("signals to programs")
     def test_relay_continues_after_a_signal_handler_returns(self, pair: tuple[int, int]) -> None:
         """A signal in the middle of a relay is handled there and then, and the relay goes on."""
         reader, writer = pair
@@ -183,6 +184,7 @@ class TestInTheBackground:
         gc.collect()
         assert ReaderThread(os.dup(reader)).result() == DATA
 
+    @pytest.mark.linux("descriptors that programs inherit")
     def test_relay_is_finished_before_the_program_ends(self, file: int) -> None:
         done = run_script(
             """
@@ -261,6 +263,7 @@ def test_relay_gives_a_socket_all_that_it_has_room_for() -> None:
     assert 0 < calls.count("sendfile") < 64
 
 
+@pytest.mark.linux("splice")
 def test_prepared_relay_moves_one_piece_after_the_other() -> None:
     (source, feeding), (draining, sink) = os.pipe(), os.pipe()
     os.write(feeding, b"onetwothree")

@@ -123,6 +123,7 @@ def has_writer(fifo: int) -> bool:
         return True
 
 
+@pytest.mark.linux("FIFOs")
 @pytest.mark.parametrize("kind", DESTINATIONS)
 def test_a_tee_ends_although_a_child_that_is_about_to_exec_had_copies_of_its_pipes(
     tmp_path: Path, kind: str, pool: ThreadPoolExecutor
@@ -154,6 +155,7 @@ def test_a_tee_ends_although_a_child_that_is_about_to_exec_had_copies_of_its_pip
     os.close(watch)
 
 
+@pytest.mark.linux("forks")
 def test_unstarted_tee_belongs_to_the_parent_after_a_fork() -> None:
     """Its descriptors are closed in the child, where the same numbers soon lead elsewhere."""
     done = run_script(
@@ -199,6 +201,7 @@ def test_unstarted_tee_belongs_to_the_parent_after_a_fork() -> None:
     assert succeeded(done).decode().splitlines() == ["closed"] * 4 + ["another's bytes", "5 frame"]
 
 
+@pytest.mark.linux("forks")
 def test_a_fork_during_the_first_relay_leaves_the_child_no_lock_taken() -> None:
     """What is imported late is, on a slow disk, imported while another thread forks: the child waits for ever."""
     done = run_script(
@@ -305,6 +308,7 @@ print(moved, os.read(reader, 10).decode() if moved else "")
 """
 
 
+@pytest.mark.linux("FIFOs")
 @pytest.mark.parametrize("how", ["auto", "tee"])
 def test_fifo_writer_that_came_and_went_between_two_polls_is_noticed(how: str, tmp_path: Path) -> None:
     """First there is no writer; when it is asked whether one has gone, there are bytes of one that has."""
@@ -320,6 +324,7 @@ RACE_S = 0.4
 """How long a race is tried: some thousand rounds."""
 
 
+@pytest.mark.linux("forks")
 @pytest.mark.parametrize("how", ["auto", "read-write", "tee"])
 def test_fifo_writer_that_is_still_opening_is_not_taken_for_gone(how: str, tmp_path: Path) -> None:
     """The system counts it before it is there, and for that moment it looks like one that has gone.
@@ -416,6 +421,7 @@ def test_a_relay_sleeps_although_its_destination_is_in_error(
     os.close(destination)
 
 
+@pytest.mark.linux("Tee")
 def test_a_tee_sleeps_although_its_destinations_are_in_error(pair: tuple[int, int]) -> None:
     destinations = [terminal_without_a_program(), refused_datagrams(), dead_unix_socket()]
     copier = Tee(pair[0], *destinations)
@@ -432,6 +438,7 @@ def test_a_tee_sleeps_although_its_destinations_are_in_error(pair: tuple[int, in
 # No descriptor left
 
 
+@pytest.mark.linux("limits of a process")
 def test_a_tee_needs_no_descriptor_later() -> None:
     """When the last who was behind dies, what all others have is taken off the source: that goes to /dev/null."""
     done = run_script(
@@ -461,6 +468,7 @@ def test_a_tee_needs_no_descriptor_later() -> None:
     assert succeeded(done) == b"2000 source-ended broken\n"
 
 
+@pytest.mark.linux("/proc")
 def test_descriptor_shortage_starts_nothing_and_loses_nothing() -> None:
     done = run_script(
         """
@@ -554,6 +562,7 @@ def test_failing_tee_ends_outputs_that_were_just_added() -> None:
 
 
 class TestInEveryWay:
+    @pytest.mark.linux("signals to programs")
     def test_reader_that_goes_away_does_not_kill_the_process(self, path: Path) -> None:
         """Where the program has SIGPIPE end it, and where nothing was moved yet."""
         done = run_script(
@@ -642,6 +651,7 @@ def test_relay_ends_if_the_file_is_emptied(
     assert len(reading.result()) == moved.result()
 
 
+@pytest.mark.linux("Tee")
 @pytest.mark.exhaustive
 def test_tee_counts_more_than_4_gib(pair: tuple[int, int]) -> None:
     """To a pipe that a relay drains, and to a device."""

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from support.processes import run_script, succeeded, system_calls, trace
 
+pytestmark = pytest.mark.linux("relays")
+
 
 @pytest.mark.parametrize("when", [2, 3])
 def test_relay_continues_by_another_method_midway(when: int) -> None:

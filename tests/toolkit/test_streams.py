@@ -56,10 +56,9 @@ every_reader = pytest.mark.parametrize("read", [frames_of, into_reused_buffer, p
 
 @contextlib.contextmanager
 def from_file(data: bytes) -> Iterator[Any]:
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(data)
-        file.flush()
-        with Path(file.name).open("rb") as src:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "file").write_bytes(data)
+        with (Path(folder) / "file").open("rb") as src:
             yield src
 
 
@@ -168,8 +167,12 @@ def relayed(src: Any) -> None:
 
 @pytest.mark.parametrize(
     "read",
-    [frames_of, pieces_of, relayed, lambda src: Tee(src, start=False)],
-    ids=["Reader", "fd", "relay", "Tee"],
+    [
+        pytest.param(frames_of, id="Reader"),
+        pytest.param(pieces_of, id="fd"),
+        pytest.param(relayed, id="relay"),
+        pytest.param(lambda src: Tee(src, start=False), id="Tee", marks=pytest.mark.linux("Tee")),
+    ],
 )
 class TestSources:
     """What is read through a stream's descriptor must be what the stream's reader would get."""
@@ -260,7 +263,9 @@ class TestDestinations:
             for mode in ("wb", "rwb"):
                 with secure.makefile(mode) as stream, pytest.raises(TypeError):
                     write(stream)
-            assert unread_bytes(far.fileno()) == 0
+            far.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                far.recv(1)
 
 
 @pytest.mark.parametrize("write", [pipe_to, write_to, sink_to])

@@ -260,6 +260,7 @@ class TestEnds:
         )
         assert succeeded(done) == b"frame" * 1000
 
+    @pytest.mark.linux("forks")
     def test_forked_children_do_not_hang_while_threads_wait_for_a_tee(self) -> None:
         """A child must not need a lock that one of those threads held."""
         done = run_script(

@@ -231,6 +231,7 @@ def test_program_exit_delivers_gathered_bytes() -> None:
     assert written[FILLS:] == b"".join(b"%20d" % number for number in range(1000))
 
 
+@pytest.mark.linux("forks")
 def test_forked_child_neither_writes_nor_loses_bytes_gathered_by_its_parent(pair: tuple[int, int]) -> None:
     code = """
     reader, end = os.pipe()
@@ -272,6 +273,7 @@ def test_the_writes_of_threads_stay_whole_and_each_threads_in_order(pair: tuple[
         assert [int(record[1:]) for record in records if record[:1] == b"%d" % own] == list(range(500))
 
 
+@pytest.mark.linux("/proc")
 def test_memory_shortage_for_the_copy_takes_nothing_and_the_stream_continues() -> None:
     body = """
     import resource

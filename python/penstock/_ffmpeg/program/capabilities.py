@@ -368,7 +368,9 @@ def stdout_of(program: str, *arguments: str) -> str:
 @functools.lru_cache(maxsize=64)
 def _stdout_of(program: str, *arguments: str) -> str:
     """The same, but raises failures, which are not cached: the next call may be in time."""
-    return run((program, "-hide_banner", "-loglevel", "error", *arguments), PATIENCE_S).text
+    return run((program, "-hide_banner", "-loglevel", "error", *arguments), PATIENCE_S).text.replace(
+        "\r\n", "\n"
+    )
 
 
 def entries(listing: str) -> list[tuple[str, str, str]]:

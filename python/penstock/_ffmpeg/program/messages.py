@@ -16,8 +16,8 @@ _WARNING_LINES = 20
 # Guessed: more lines than these do not fit in a message.
 _SUMMARY_LINES = 3
 
-# The component that writes a line, and its address: "[h264 @ 0x55d0] ".
-_COMPONENT = r"\[([^\[\]]+) @ 0x[0-9a-f]+\] ?"
+# The component that writes a line, and its address: "[h264 @ 0x55d0] ", on Windows "[h264 @ 00007FFF55D0] ".
+_COMPONENT = r"\[([^\[\]]+) @ (?:0x)?[0-9a-fA-F]+\] ?"
 # AV_LOG_FORCE_COLOR colors what goes into pipes, too.
 _COLOR = re.compile(r"\x1b\[[\d;]*m")
 # With "-loglevel level+…", the level follows the components.
@@ -26,7 +26,7 @@ _LEVEL = re.compile(rf"((?:{_COMPONENT})*)\[(panic|fatal|error|warning)\] ")
 _CONCEALED = re.compile(rf"{_COMPONENT}concealing \d+ DC, \d+ AC, \d+ MV errors")
 # Which decoder reads the one stream that FFmpeg reads, also at level info: "Stream #0:1 -> #0:0 (aac (native) -> …".
 _MAPPING = re.compile(r"\s*Stream #0:\d+ -> #0:0 \((\w+) \(")
-_ADDRESS = re.compile(r" @ 0x[0-9a-f]+(?=\])")
+_ADDRESS = re.compile(r" @ (?:0x)?[0-9a-fA-F]+(?=\])")
 _REPEATED = re.compile(r"\s*Last message repeated (\d+) times")
 # The muxer `tee`, when one of its outputs fails. Without "onfail", FFmpeg goes on or aborts.
 _FAILED_OUTPUT = re.compile(r"Slave muxer #(\d+) failed(?:: (.*), continuing with|, aborting)")
