@@ -21,7 +21,7 @@ import pytest
 from support.cases import eventually
 from support.clips import clip
 from support.media import ffmpeg
-from support.processes import run_script, succeeded
+from support.processes import run_script, started, succeeded
 
 from penstock import ClosedError, Decoder, DecoderError, FFmpegWarning, StalledError, probe
 from penstock._decoding import confined_engine
@@ -543,8 +543,8 @@ def test_numbers_that_stand_for_other_frames_are_asked_for_again(hostile: Hostil
         "pass",
         RENUMBERED + RENUMBERED,
         "frame(0, word=end); answer({'pts': 3, 'last_duration': 1, 'why_short': None, 'warning': None})",
-        "frame(0, word=end); answer(7); time.sleep(60)",
-        "frame(0, word=end); answer(None, error='it says so'); time.sleep(60)",
+        "frame(0, word=end); answer(7)",
+        "frame(0, word=end); answer(None, error='it says so')",
         "frame(0, word=end); time.sleep(0.1); os.kill(os.getpid(), 9)",
         "frame(4)",
         "frame(-1)",
@@ -566,6 +566,13 @@ def test_hostile_answers_by_number_raise(code: str, hostile: Hostile) -> None:
         for _ in range(2):
             with pytest.raises(DecoderError):
                 decoder[3]
+
+
+def test_a_strange_answer_by_number_ends_the_process(hostile: Hostile) -> None:
+    with by_number(hostile, "frame(0, word=end); answer(7); time.sleep(60)") as decoder:
+        with pytest.raises(DecoderError):
+            decoder[3]
+        assert not started()
 
 
 def test_frame_by_number_that_does_not_come_is_an_error(hostile: Hostile) -> None:
