@@ -4,7 +4,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 BENCHES := bench $(addprefix bench-,encode decode relay pipeline render fan-out capture sound machines all compare report)
-.PHONY: help build demo docs docs-serve test test-all test-exhaustive test-windows soak sanitize fuzz findings corpus $(BENCHES) wheel release-check check check-workflows fmt clean
+.PHONY: help build demo docs docs-serve test test-all test-exhaustive test-windows soak sanitize fuzz findings corpus $(BENCHES) wheel wheel-windows release-check check check-workflows fmt clean
 
 ARGS ?=
 VENV := .venv
@@ -44,6 +44,7 @@ help:
 	@echo "make bench-all    all of them, with records: 82 minutes; ARGS=\"--quick\" for a look"
 	@echo "make bench-compare BASE=HEAD~1  the hot paths of a commit against those of this tree, in turn: 4 minutes"
 	@echo "make bench-report  the kept records as pictures, in build/bench-report; ARGS=\"mine.json\" for your own"
+	@echo "make wheel-windows  a wheel for Windows in dist, whose first video is made by Wine (as root on Debian 12)"
 	@echo "make wheel        a wheel in dist for this processor, or for TARGET=aarch64-unknown-linux-gnu, and glibc 2.17 or newer; checked"
 	@echo "make findings     whether other software still does what findings/ says; ARGS=\"nut-without-a-tag.sh\" for one only"
 	@echo "make corpus FOLDER=~/videos  every file of a folder, read in all ways beside FFmpeg and PyAV: what differs"
@@ -178,6 +179,16 @@ wheel: $(READY)-wheel
 	$(IN_VENV) python scripts/licenses.py target/licenses/THIRD-PARTY.txt $(TARGET)
 	$(IN_VENV) maturin build --release --zig --compatibility manylinux_2_17 --target $(TARGET) --out dist
 	$(IN_VENV) scripts/check_wheel $(WHEEL)
+
+# For Windows, by the kit's Rust and MinGW.
+WINDOWS_LINKS = $(patsubst %,build/windows/rust/usr/share/doc/%/copyright,libstd-rust-web-dev mingw-w64-x86-64-dev gcc-mingw-w64-base)
+wheel-windows: WHEEL = dist/*-win_amd64.whl
+wheel-windows: $(READY)-wheel
+	@$(IN_VENV) python -m scripts.windows.kit
+	rm -f $(WHEEL)
+	$(IN_VENV) python scripts/licenses.py target/licenses/THIRD-PARTY.txt x86_64-pc-windows-gnu $(WINDOWS_LINKS)
+	$(IN_VENV) scripts/windows/with_rust maturin build --release --target x86_64-pc-windows-gnu --out dist
+	$(IN_VENV) python -m scripts.windows.check_wheel $(WHEEL)
 
 release-check: $(READY)-release
 	@$(IN_VENV) python -m scripts.release_check $(ARGS)

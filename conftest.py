@@ -29,12 +29,18 @@ for _number in (getattr(signal, name) for name in ("SIGHUP", "SIGQUIT") if hasat
 
 
 # Modules of tests that import what only Linux' Python has.
-_ON_LINUX_ONLY = re.compile(r"^(?:import|from) (?:fcntl|pty|resource|termios)\b", re.MULTILINE)
+_ON_LINUX_ONLY = re.compile(
+    r"^(?:import|from) (?:fcntl|pty|resource|support\.fuse|termios|tty)\b", re.MULTILINE
+)
 if sys.platform == "win32":
+    from support.windows import have_signals, skip_what_is_for_linux
+
+    have_signals()
+    skip_what_is_for_linux()
     collect_ignore = [
         str(path)
         for path in Path(__file__).parent.glob("tests/*/test_*.py")
-        if _ON_LINUX_ONLY.search(path.read_text(encoding="utf-8"))
+        if _ON_LINUX_ONLY.search(path.read_text(encoding="utf-8").partition("\n\n\n")[0])
     ]
 
 prefer_the_quickest()
@@ -84,7 +90,8 @@ def ffmpeg(request: pytest.FixtureRequest) -> str:
 def pair() -> Iterator[tuple[int, int]]:
     """A pipe's two ends, closed afterwards if the test has not."""
     reader, writer = os.pipe()
-    inodes = {fd: os.fstat(fd).st_ino for fd in (reader, writer)}
+    # On Windows, a thread that reads keeps others from closing that end, until the other end is closed.
+    inodes = {fd: os.fstat(fd).st_ino for fd in (writer, reader)}
     yield reader, writer
     for fd, inode in inodes.items():
         with contextlib.suppress(OSError):

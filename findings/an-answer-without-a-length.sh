@@ -1,9 +1,11 @@
 #!/bin/sh
 # A web server may tell no length, and close the connection after the last byte (RFC 9112, 6.3), or send a file in chunks. Of
 # both, FFmpeg 9.0.2 delivers all packets of an MPEG-TS, and then reports an I/O error, so that it fails with -xerror.
-# libav 62 (PyAV 18.1) raises it after the last packet as well, but not of chunks.
+# libav 62 (PyAV 18.1) raises it after the last packet as well, but not of chunks. With -multiple_requests 1, FFmpeg sees
+# the end of chunks, too.
 #
-# It can't be told from a lost connection. Penstock makes it an end with a warning (`_decoding/open_video.py`).
+# A closed connection can't be told from a lost one. Penstock makes it an end with a warning (`_decoding/open_video.py`),
+# and passes that option to a program that fetches (`_facts/fetching.py`).
 #
 # Seen for 50 packets: 50 each time; status 0 and no error with a length, status 251 without. PyAV: an end, and
 # Input/output error for the connection that was closed.
@@ -52,14 +54,21 @@ ffmpeg=$(python3 -c 'import imageio_ffmpeg as i; print(i.get_ffmpeg_exe())')
 : > port
 python3 serve.py > port & server=$!
 while [ ! -s port ]; do sleep 0.1; done
+read_by_program() {
+    url=http://127.0.0.1:$(cat port)/$1.ts status=0
+    shift
+    "$ffmpeg" -v quiet -xerror "$@" -y -i "$url" -c copy -f framecrc list || status=$?
+    echo "$(grep -vc '^#' list) packets, status $status"
+}
 for name in length chunks close; do
-    url=http://127.0.0.1:$(cat port)/$name.ts status=0
-    "$ffmpeg" -v quiet -xerror -y -i "$url" -c copy -f framecrc list || status=$?
-    echo "$name: $(grep -vc '^#' list) packets, status $status; PyAV $(python3 read.py "$url")" | tee -a seen
+    seen=$(read_by_program $name)
+    echo "$name: $seen; PyAV $(python3 read.py "http://127.0.0.1:$(cat port)/$name.ts")" | tee -a seen
 done
+echo "chunks, -multiple_requests 1: $(read_by_program chunks -multiple_requests 1)" | tee -a seen
 cat > expected <<END
 length: 50 packets, status 0; PyAV 50 end
 chunks: 50 packets, status 251; PyAV 50 end
 close: 50 packets, status 251; PyAV 50 Input/output error
+chunks, -multiple_requests 1: 50 packets, status 0
 END
 diff expected seen

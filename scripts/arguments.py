@@ -1,4 +1,4 @@
-"""Writes the sections that repeat a list of arguments: a signature, the ``Args:`` above it, and a TypedDict.
+"""Writes the sections that repeat a list of arguments: signatures, calls, the ``Args:`` of docstrings, and TypedDicts.
 
 Each argument is declared once, as a field of a dataclass: its type, its default, and below it a sentence. Its options
 of the command line are in the type, where `penstock.cli.options` reads them.
@@ -13,18 +13,69 @@ import ast
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 PACKAGE = Path(__file__).parents[1] / "python" / "penstock"
 WIDTH = 120
-# The file and the class that declare arguments, the ones whose constructor has them, and the TypedDict for functions
-# that pass them on.
-LISTS = (
-    ("_encoding/request.py", "Request", "_encoding/encoder.py", "Encoder", "EncoderOptions"),
-    ("_decoding/options.py", "DecodeOptions", "_decoding/decoder.py", "Decoder", "DecoderOptions"),
-    ("_decoding/options.py", "AudioDecodeOptions", "_decoding/audio.py", "AudioDecoder", "AudioOptions"),
+# The files with declarations, and the TypedDicts for functions that pass arguments on.
+ENCODING, DECODING, RENDERING = "_encoding/request.py", "_decoding/options.py", "rendering/options.py"
+TYPED = ((ENCODING, "Request", "EncoderOptions"), (DECODING, "DecodeOptions", "DecoderOptions"))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A function that has the arguments of declarations: in its signature, in its ``Args:``, and in calls inside of it.
+
+    Attributes:
+        file: where it is.
+        function: its name, behind that of its class.
+        declarations: the classes that declare the arguments, in the file `declared_in`.
+        but: the arguments that it has in another way, or not at all.
+        is_described: whether its docstring, or that of its class, describes them.
+        default: the default of all of them, in place of their own.
+    """
+
+    file: str
+    function: str
+    declarations: tuple[str, ...]
+    declared_in: str
+    but: tuple[str, ...] = ()
+    is_described: bool = False
+    default: str | None = None
+
+
+# What a function calls with all of its arguments, in place of a declaration.
+CALLED = ("EncoderOptions", "DecoderOptions", "given")
+PLACES = (
+    Place("_encoding/encoder.py", "Encoder.__init__", ("Request",), ENCODING, is_described=True),
+    Place("_encoding/encoder.py", "Encoder.like", ("Request",), ENCODING, default="OF_SOURCE"),
+    Place("_whole_videos.py", "write_video", ("Request",), ENCODING, but=("fps", "progress")),
+    Place("_whole_videos.py", "read_video", ("DecodeOptions",), DECODING),
+    Place("_decoding/decoder.py", "Decoder.__init__", ("DecodeOptions",), DECODING, is_described=True),
+    Place("_decoding/decoder.py", "Decoder.audio", ("AudioDecodeOptions",), DECODING, default="OF_SOURCE"),
+    Place("_decoding/prefetching.py", "prefetch", ("DecodeOptions",), DECODING),
+    Place(
+        "_decoding/audio.py", "AudioDecoder.__init__", ("AudioDecodeOptions",), DECODING, is_described=True
+    ),
+    Place("rendering/api.py", "plan", ("SceneOptions", "ChunkOptions"), RENDERING),
+    Place("rendering/api.py", "plan_video", ("MapOptions", "ChunkOptions"), RENDERING),
+    Place(
+        "rendering/api.py",
+        "render",
+        ("SceneOptions", "ChunkOptions", "RunOptions"),
+        RENDERING,
+        is_described=True,
+    ),
+    Place(
+        "rendering/api.py",
+        "map_video",
+        ("MapOptions", "ChunkOptions", "RunOptions"),
+        RENDERING,
+        is_described=True,
+    ),
 )
 
 
@@ -55,14 +106,14 @@ class Argument:
 Section = tuple[int, int, list[str]]  # the lines that it replaces, and those that come there
 
 
-def class_of(tree: ast.Module, name: str) -> ast.ClassDef:
-    return next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+def node_of(scope: ast.Module | ast.ClassDef, name: str) -> Any:
+    """The class or function of that name."""
+    return next(node for node in scope.body if getattr(node, "name", None) == name)
 
 
 def declared(source: str, declaration: str) -> Iterator[Argument]:
     """The arguments that a class of the source declares: its fields that have a sentence."""
-    body = class_of(ast.parse(source), declaration).body
-    for field, below in pairwise(body):
+    for field, below in pairwise(node_of(ast.parse(source), declaration).body):
         if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
             kind = field.annotation
             if isinstance(kind, ast.Subscript) and ast.unparse(kind.value) == "Annotated":
@@ -77,28 +128,35 @@ def declared(source: str, declaration: str) -> Iterator[Argument]:
             )
 
 
-def constructor(cls: ast.ClassDef, arguments: Sequence[Argument], declaration: str) -> Iterator[Section]:
-    """The keyword arguments of a constructor, and those of the declaration that it makes of them."""
-    init = next(node for node in cls.body if isinstance(node, ast.FunctionDef) and node.name == "__init__")
-    assert init.returns is not None
-    first = init.args.kwonlyargs[0].lineno
-    yield first, init.returns.lineno, [f"        {one.parameter()}," for one in arguments]
-    call = next(
-        node
-        for node in ast.walk(init)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == declaration
-    )
-    given = call.keywords
-    indent = " " * given[0].col_offset
-    passed = [f"{indent}{one.name}={one.name}," for one in arguments]
-    yield given[0].value.lineno, (given[-1].value.end_lineno or 0) + 1, passed
+def sections(place: Place, source: str, lists: Sequence[list[Argument]]) -> Iterator[Section]:
+    """The sections of a place, whose declarations have these arguments."""
+    nodes: list[Any] = [ast.parse(source)]
+    for name in place.function.split("."):
+        nodes.append(node_of(nodes[-1], name))
+    function = nodes[-1]
+    assert isinstance(function, ast.FunctionDef) and function.returns is not None
+    arguments = [one for each in lists for one in each if one.name not in place.but]
+    parameters = [replace(one, default=place.default or one.default) for one in arguments]
+    names = {one.name for one in arguments}
+    first = next(one for one in function.args.kwonlyargs if one.arg in names).lineno
+    indent = " " * (function.col_offset + 4)
+    yield first, function.returns.lineno, [f"{indent}{one.parameter()}," for one in parameters]
+    calls = {**dict(zip(place.declarations, lists, strict=True)), **dict.fromkeys(CALLED, arguments)}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and (name := ast.unparse(node.func)) in calls:
+            passed = [f"{' ' * node.keywords[0].col_offset}{one.name}={one.name}," for one in calls[name]]
+            yield node.keywords[0].value.lineno, (node.keywords[-1].value.end_lineno or 0) + 1, passed
+    if place.is_described:
+        yield described(nodes[1], source.splitlines(), arguments)
 
 
-def described(cls: ast.ClassDef, lines: list[str], arguments: Sequence[Argument]) -> Section:
-    """The ``Args:`` of a class, from the first declared one on."""
+def described(
+    node: ast.ClassDef | ast.FunctionDef, lines: list[str], arguments: Sequence[Argument]
+) -> Section:
+    """The ``Args:`` of a docstring, from the first declared one on."""
     first = next(
         number
-        for number in range(lines.index("    Args:", cls.lineno), len(lines))
+        for number in range(lines.index("    Args:", node.lineno), len(lines))
         if any(lines[number].startswith(f"        {one.name}: ") for one in arguments)
     )
     return first + 1, lines.index("", first) + 1, [line for one in arguments for line in one.description()]
@@ -119,14 +177,16 @@ def written(source: str, sections: Sequence[Section]) -> str:
 
 def pages(package: Path) -> Iterator[tuple[Path, str]]:
     """Each file with sections, and what it should be."""
-    for declaring, declaration, calling, called, options in LISTS:
-        path = package / declaring
-        arguments = list(declared(source := path.read_text(), declaration))
-        yield path, written(source, [typed(class_of(ast.parse(source), options), arguments)])
-        path = package / calling
-        cls = class_of(ast.parse(source := path.read_text()), called)
-        sections = [*constructor(cls, arguments, declaration), described(cls, source.splitlines(), arguments)]
-        yield path, written(source, sections)
+    files = {name: (package / name).read_text() for name in (ENCODING, DECODING, RENDERING)}
+    for name, declaration, options in TYPED:
+        cls = node_of(ast.parse(files[name]), options)
+        files[name] = written(files[name], [typed(cls, list(declared(files[name], declaration)))])
+    for place in PLACES:
+        source = files.get(place.file) or (package / place.file).read_text()
+        lists = [list(declared(files[place.declared_in], one)) for one in place.declarations]
+        files[place.file] = written(source, list(sections(place, source, lists)))
+    for name, wanted in files.items():
+        yield package / name, wanted
 
 
 def main(package: Path, *, check: bool) -> None:

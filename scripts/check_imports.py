@@ -61,7 +61,6 @@ STILL_OF_ONE_SYSTEM = {
     "_ffmpeg/program/sandbox.py": {"/proc/"},
     "cli/machine.py": {"/proc/"},
     "fifo.py": {"select.poll"},
-    "rendering/engines/processes.py": {"pass_fds"},
 }
 
 TEST_ITEM = re.compile(

@@ -2,10 +2,12 @@
 
     python scripts/licenses.py target/licenses/THIRD-PARTY.txt                             # for this machine
     python scripts/licenses.py target/licenses/THIRD-PARTY.txt aarch64-unknown-linux-gnu   # for another one
+    python scripts/licenses.py target/licenses/THIRD-PARTY.txt TARGET FILE…                # built by another Rust
 
 cargo-bundle-licenses knows crates only, and lists those that are not linked, too. This takes the license files of each
-crate that Cargo links, and of the C sources inside it (libdeflate, zstd), and Rust's on its standard library. A license
-that asks for more than its text beside the binary is refused.
+crate that Cargo links, and of the C sources inside it (libdeflate, zstd), and Rust's on its standard library: for
+another Rust, FILE… say what is linked in besides crates. A license that asks for more than its text beside the binary
+is refused.
 """
 
 import json
@@ -53,7 +55,7 @@ def linked_crates(target: str | None = None) -> Iterator[tuple[str, str, Path]]:
 
 def main() -> None:
     parts = []
-    for title, expression, folder in sorted(linked_crates(*sys.argv[2:])):
+    for title, expression, folder in sorted(linked_crates(*sys.argv[2:3])):
         if unknown := set(re.findall(r"[\w.-]+", expression)) - PERMISSIVE:
             sys.exit(f"{title} is under {expression}: may a wheel link {', '.join(sorted(unknown))}?")
         files = sorted(path for path in folder.rglob("*") if path.is_file() and LICENSE_FILE.match(path.name))
@@ -62,7 +64,9 @@ def main() -> None:
         parts.append(f"{title}: {expression}")
         parts += [f"{title}: {path.relative_to(folder)}\n\n{path.read_text()}" for path in files]
     library = Path(output("rustc", "--print", "sysroot").strip()) / STANDARD_LIBRARY
-    if library.is_file():
+    if others := [Path(name) for name in sys.argv[3:]]:
+        parts += [f"{path.parent.name}\n\n{path.read_text()}" for path in others]
+    elif library.is_file():
         parts.append(f"Rust's standard library\n\n{library.read_text()}")
     target = Path(sys.argv[1])
     target.parent.mkdir(parents=True, exist_ok=True)

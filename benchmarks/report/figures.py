@@ -32,6 +32,7 @@ Fits = Mapping[str, Container[Any]]
 #: The other methods in words, where these are not their names.
 TITLES = {
     "turbopipe": "TurboPipe",
+    "imageio-ffmpeg-default": "imageio-ffmpeg",
     "tmpfs": "FFmpeg reading tmpfs (the bound)",
     "tmpfs-yuv420p": "FFmpeg reading YUV from tmpfs (the bound)",
     "pyav": "PyAV",
@@ -40,6 +41,8 @@ TITLES = {
     "stdout.readinto": "`stdout.readinto`",
     "opencv": "OpenCV, to BGR",
     "opencv-rgb": "OpenCV and `cvtColor`",
+    "decord": "decord2",
+    "torchcodec": "TorchCodec",
     "os.read+os.write": "a loop of read and write",
     "os.splice-tuned": "a tuned splice loop",
     "os.sendfile": "sendfile(2)",
@@ -79,6 +82,8 @@ TO_NULL: Fits = {"encode": [[]], "buffers": [4]}
 #: Not of noise, whose file depends on the smallest difference in the conversion.
 FAST: Fits = {"preset": ["ultrafast"], "paced_fps": [None], "content": ["motion", "camera", "text"]}
 PACED: Fits = {"preset": ["ultrafast"], "paced_fps": [30]}
+#: Many videos of a second each.
+SHORT: Fits = {"clip_frames": [30]}
 #: All frames, in their size, on all CPUs. Old records have some of these fields.
 WHOLE: Fits = {
     "kind": [None, "file", "survey"],
@@ -96,7 +101,9 @@ OF_64_KIB: Fits = {"way": ["file-pipe"], "bytes": [2**16]}
 FROM_1_MIB: Fits = {"way": ["file-pipe"], "bytes": range(2**20, 2**40)}
 RACE: Fits = {"codec": ["zlib"], "workers": range(1, 1000)}
 ENCODERS = "pyav imageio-ffmpeg moviepy turbopipe tmpfs-yuv420p"
-DECODERS = "pyav-threaded imageio-ffmpeg stdout.readinto opencv opencv-rgb decord pyav-no-conversion"
+DECODERS = (
+    "pyav-threaded imageio-ffmpeg stdout.readinto opencv opencv-rgb decord torchcodec pyav-no-conversion"
+)
 LINES = [
     Line(benchmark, job, ours, fits, other)
     for benchmark, job, ours, fits, others in (
@@ -104,9 +111,16 @@ LINES = [
         ("pipe", NULL, "write", TO_NULL, "turbopipe"),
         ("encode", "RGB to x264 ultrafast", "penstock", FAST, ENCODERS),
         ("encode", WAIT, "penstock", PACED, "pyav imageio-ffmpeg turbopipe"),
+        (
+            "encode",
+            "RGB to videos of a second, x264 medium",
+            "penstock-default",
+            SHORT,
+            "pyav imageio-ffmpeg-default",
+        ),
         ("decode", ARRAYS, "penstock", H264, DECODERS),
         ("decode", "10-bit HEVC to RGB arrays", "penstock", TEN_BITS, "pyav-threaded opencv"),
-        ("decode", "H.264 clips to RGB", "penstock", CLIPS, "pyav-threaded opencv"),
+        ("decode", "H.264 clips to RGB", "penstock", CLIPS, "pyav-threaded opencv decord torchcodec"),
         ("sound", "RGB and sound to x264 ultrafast", "penstock", {"file": ["out.mp4"]}, "pyav"),
         ("relay", PIPE, "penstock.relay", FROM_1_MIB, "os.read+os.write"),
         ("relay", PIPE, "penstock.relay", TO_32_KIB, "os.splice-tuned"),
@@ -207,8 +221,9 @@ def span(ratios: list[float]) -> str:
 
 
 def table(words: list[str], kept: dict[str, dict[str, Any]]) -> str:
-    """The lines that the words name, in Markdown."""
+    """The lines that the words name, in Markdown. Losses come first."""
     found = [one for line in LINES if line.is_named(words) and (one := find(line, kept))]
+    found.sort(key=_is_no_loss)
     rows = ((one.job, one.line.title, f"{span(one.ratios)} ×", f"`{one.record}`") for one in found)
     return markdown(("job", "against", "Penstock's speed is", "record"), *rows)
 
@@ -242,10 +257,15 @@ def markdown(*rows: Iterable[str]) -> str:
 
 
 def bars(kept: dict[str, dict[str, Any]]) -> list[Found]:
-    """What the picture on the front page shows: FRONT, and the line with the worst ratio of all."""
+    """What the picture on the front page shows: FRONT, and the line with the worst ratio of all. Losses come first."""
     every = compared(kept)
     worst = min(every, key=lambda one: min(one.ratios), default=None)
-    return [one for one in every if (one.line.job, one.line.other) in FRONT or one is worst]
+    shown = [one for one in every if (one.line.job, one.line.other) in FRONT or one is worst]
+    return sorted(shown, key=_is_no_loss)
+
+
+def _is_no_loss(found: Found) -> bool:
+    return min(found.ratios) >= 1
 
 
 def compared(kept: dict[str, dict[str, Any]]) -> list[Found]:

@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import suppress
 from fractions import Fraction
 from itertools import islice
-from typing import Any, BinaryIO, Unpack, cast
+from typing import Any, BinaryIO, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock._common.control_groups import available_bytes
-from penstock._common.reports import EncodeReport
+from penstock._common.keywords import explains_as
+from penstock._common.reports import EncodeReport, EncoderStats
 from penstock._common.types import FrameData
 from penstock._decoding.decoder import Decoder
 from penstock._decoding.image_files import VideoSource
-from penstock._decoding.options import DecoderOptions
+from penstock._decoding.options import DecoderOptions, Fit, FloatType
 from penstock._encoding.encoder import Encoder
-from penstock._encoding.request import EncoderOptions
-from penstock._encoding.sound import AudioTrack
+from penstock._encoding.encoders import Quality
+from penstock._encoding.output_pixel_format import AUTO
+from penstock._encoding.request import EncoderOptions, OddSize
+from penstock._encoding.sound import Audio, AudioTrack
+from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT
+from penstock._ffmpeg.command.settings import (
+    DEFAULT_COLORS,
+    DEFAULT_DECODER_SETTINGS,
+    DEFAULT_ENCODER_SETTINGS,
+    ColorMatrix,
+    ColorRange,
+    Colors,
+    DecoderSettings,
+    EncoderSettings,
+)
 from penstock._formats.pixel_formats import is_gray
 from penstock._native import _count
 
@@ -32,11 +46,33 @@ _FIRST_BYTES = 64 << 20
 _GROWTH = 1.25
 
 
+@explains_as(Encoder.__init__)
 def write_video(
     path: str | os.PathLike[str] | BinaryIO,
     frames: Iterable[FrameData],
     fps: int | float | Fraction | None,
-    **options: Unpack[EncoderOptions],
+    *,
+    progress: bool | Callable[[EncoderStats], object] | None = None,
+    size: tuple[int, int] | None = None,
+    pixel_format: str = "rgb24",
+    value_range: tuple[float, float] | None = None,
+    channels_first: bool = False,
+    vflip: bool = False,
+    odd_size: OddSize = "error",
+    codec: str = AUTO,
+    quality: Quality | None = None,
+    crf: float | None = None,
+    preset: str | None = None,
+    crash_safe: bool = False,
+    options: Mapping[str, object] | None = None,
+    output_pixel_format: str = AUTO,
+    colors: Colors = DEFAULT_COLORS,
+    audio: Audio | Sequence[Audio] | None = None,
+    metadata: Mapping[str, str] | None = None,
+    timecode: str | None = None,
+    chapters: Sequence[tuple[float, str]] | None = None,
+    subtitles: str | os.PathLike[str] | None = None,
+    settings: EncoderSettings = DEFAULT_ENCODER_SETTINGS,
 ) -> EncodeReport:
     """Writes all frames to a video file, and returns a report.
 
@@ -48,6 +84,9 @@ def write_video(
     an exception of the generator or Ctrl-C ends the call early, the frames so far are kept as an `Encoder` does in its
     ``with`` block.
 
+    The other arguments are those of `Encoder`. `audio` must be files: to write samples, use an `Encoder` and its
+    `write_audio`.
+
     Args:
         path: the output, as for `Encoder`.
         frames: an iterable of frames, each as for `Encoder.write`: arrays, tensors or PIL images. Or one array or
@@ -55,8 +94,7 @@ def write_video(
             metadata: use `Encoder.like` or `map_video` to keep them.
         fps: frames per second, as for `Encoder`. None keeps the times of a `Decoder`'s frames. Other frames have no
             times: write them with ``Encoder.write(frame, time_s=...)``.
-        options: arguments of `Encoder`. `audio` must be files: to write samples, use an `Encoder` and its
-            `write_audio`. `progress` is True by default if standard error is a terminal. The bar shows the total if
+        progress: as for `Encoder`. None is True if standard error is a terminal. The bar shows the total if
             ``len(frames)`` is known.
 
     Raises:
@@ -69,12 +107,34 @@ def write_video(
         raise TypeError(
             f"frames must be an iterable of frames, not the path {frames!r}. Call write_video(path, frames, fps)"
         )
-    progress = options.setdefault("progress", sys.stderr is not None and sys.stderr.isatty())
-    if progress is True:
-        options["progress"] = _length(frames) or True
-    _check_is_no_picture(frames, options)
-    _check_audio(options.get("audio"))
-    with Encoder(path, fps=fps, **options) as encoder:
+    if progress is None:
+        progress = sys.stderr is not None and sys.stderr.isatty()
+    encoding = EncoderOptions(
+        size=size,
+        pixel_format=pixel_format,
+        value_range=value_range,
+        channels_first=channels_first,
+        vflip=vflip,
+        odd_size=odd_size,
+        codec=codec,
+        quality=quality,
+        crf=crf,
+        preset=preset,
+        crash_safe=crash_safe,
+        options=options,
+        output_pixel_format=output_pixel_format,
+        colors=colors,
+        audio=audio,
+        metadata=metadata,
+        timecode=timecode,
+        chapters=chapters,
+        subtitles=subtitles,
+        settings=settings,
+    )
+    encoding["progress"] = (_length(frames) or True) if progress is True else progress
+    _check_is_no_picture(frames, encoding)
+    _check_audio(audio)
+    with Encoder(path, fps=fps, **encoding) as encoder:
         for frame in frames if fps is not None else _timed(frames):
             encoder.write(frame)
         if not encoder.frames_submitted:
@@ -82,7 +142,34 @@ def write_video(
     return encoder.close()
 
 
-def read_video(path: VideoSource, *, every: int = 1, **options: Unpack[DecoderOptions]) -> npt.NDArray[Any]:
+@explains_as(Decoder.__init__)
+def read_video(
+    path: VideoSource,
+    *,
+    every: int = 1,
+    fps: int | float | Fraction | None = None,
+    pixel_format: str = DEFAULT_FORMAT,
+    size: tuple[int | None, int | None] | None = None,
+    start: float | None = None,
+    end: float | None = None,
+    duration: float | None = None,
+    count: int | None = None,
+    stream: int | None = None,
+    filters: str | None = None,
+    color_matrix: ColorMatrix = "auto",
+    color_range: ColorRange = "auto",
+    conceal_errors: bool = False,
+    follow_playlists: bool = False,
+    input_options: Mapping[str, object] | None = None,
+    isolated: bool | Literal["strict"] = False,
+    crop: tuple[int, int, int, int] | None = None,
+    fit: Fit = "stretch",
+    fill: tuple[float, ...] | None = None,
+    channels_first: bool = False,
+    dtype: FloatType | None = None,
+    value_range: tuple[float, float] | None = None,
+    settings: DecoderSettings = DEFAULT_DECODER_SETTINGS,
+) -> npt.NDArray[Any]:
     """Reads a video into one array of frames × height × width × channels.
 
     ```python
@@ -92,12 +179,13 @@ def read_video(path: VideoSource, *, every: int = 1, **options: Unpack[DecoderOp
     Decoded frames go straight into the array: there is no second array. The array has no times.
     ``probe(path).best_video.frame_rate`` is the frame rate, and the frames of a `Decoder` have their times.
 
+    The other arguments are those of `Decoder`, such as `start`, `end`, `count`, `fps`, `size` and `pixel_format`. Here,
+    `count` is the maximum number of frames in the array.
+
     Args:
         path: the source, as for `Decoder`.
         every: step between the frames that are returned: 2 returns the first, third, fifth frame and so on. 1 returns
             all.
-        options: arguments of `Decoder`, such as `start`, `end`, `count`, `fps`, `size` and `pixel_format`. Here,
-            `count` is the maximum number of frames in the array.
 
     Returns:
         An array of uint8, or of the dtype of `pixel_format`. Planar formats (yuv420p) return frames × samples.
@@ -108,9 +196,33 @@ def read_video(path: VideoSource, *, every: int = 1, **options: Unpack[DecoderOp
         ValueError, TypeError, OSError, DecoderError, StalledError: as for `Decoder` and its iteration.
     """
     every = _count("every", every)
-    if (count := options.get("count")) is not None:
+    if count is not None:
         # Up to the last frame that is returned, and none that would only be decoded.
-        options["count"] = (_count("count", count) - 1) * every + 1
+        count = (_count("count", count) - 1) * every + 1
+    options = DecoderOptions(
+        fps=fps,
+        pixel_format=pixel_format,
+        size=size,
+        start=start,
+        end=end,
+        duration=duration,
+        count=count,
+        stream=stream,
+        filters=filters,
+        color_matrix=color_matrix,
+        color_range=color_range,
+        conceal_errors=conceal_errors,
+        follow_playlists=follow_playlists,
+        input_options=input_options,
+        isolated=isolated,
+        crop=crop,
+        fit=fit,
+        fill=fill,
+        channels_first=channels_first,
+        dtype=dtype,
+        value_range=value_range,
+        settings=settings,
+    )
     with Decoder(path, **options) as decoder:
         return _collected(decoder, every, available_bytes())
 

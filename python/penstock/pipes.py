@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import errno
 import io
-from typing import TYPE_CHECKING, ClassVar, Unpack
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock import _native
 from penstock._platform import descriptors
@@ -27,7 +27,7 @@ from penstock.errors import BrokenStreamError
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-    from penstock._common.types import HasFileno, RelayOptions
+    from penstock._common.types import HasFileno, RelayMethod
     from penstock._native import RelayReport
 
 __all__ = ["PipeReader", "PipeWriter", "Relay", "make_pipe", "start_relay"]
@@ -82,10 +82,15 @@ class PipeReader(_PipeEnd):
     _MODE = "rb"
 
     def write_to(
-        self, dst: int | HasFileno, count: int | None = None, **options: Unpack[RelayOptions]
+        self,
+        dst: int | HasFileno,
+        count: int | None = None,
+        *,
+        timeout: float | None = None,
+        method: RelayMethod = "auto",
     ) -> RelayReport:
-        """Relays from the pipe: ``penstock.relay(self, dst, count, **options)``."""
-        return relay(self, dst, count, **options)
+        """Relays from the pipe, as ``penstock.relay(self, dst, count)``."""
+        return relay(self, dst, count, timeout=timeout, method=method)
 
 
 class PipeWriter(_PipeEnd):
@@ -126,10 +131,11 @@ class PipeWriter(_PipeEnd):
         count: int | None = None,
         *,
         offset: int | None = None,
-        **options: Unpack[RelayOptions],
+        timeout: float | None = None,
+        method: RelayMethod = "auto",
     ) -> RelayReport:
-        """Relays into the pipe: ``penstock.relay(src, self, count, **options)``."""
-        return relay(src, self, count, offset=offset, **options)
+        """Relays into the pipe, as ``penstock.relay(src, self, count)``."""
+        return relay(src, self, count, offset=offset, timeout=timeout, method=method)
 
     def _broken(self, error: BrokenPipeError, nbytes: int, written: int) -> BrokenStreamError:
         delivered = max(0, written - self.unread_bytes)

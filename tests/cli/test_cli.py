@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import shlex
@@ -92,12 +91,15 @@ def test_full_standard_output_is_reported() -> None:
         assert os.strerror(errno.ENOSPC) in failed(run_process("--help", stdout=full))
 
 
+@pytest.mark.linux("pipes that don't wait")
 @pytest.mark.parametrize("number", [1, 2])
 def test_what_is_printed_into_a_nonblocking_pipe_is_whole(number: int) -> None:
     """Into one page, whose reader waits until the program does."""
     file = clip("h264")
     arguments = ["probe", "--json", *[file] * 20] if number == 1 else ["probe", *["/nowhere"] * 200]
     whole = run(*arguments)
+    import fcntl
+
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
     os.set_blocking(writer, False)

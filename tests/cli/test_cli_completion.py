@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import select
 import shutil
 import subprocess
@@ -72,7 +71,7 @@ def test_completion_works_in_bash(tmp_path: Path, begun: str) -> None:
     command.chmod(0o755)
     (tmp_path / "video one.mkv").touch()
     path = f"{command.parent}:{os.environ['PATH']}"
-    controlling, terminal = pty.openpty()
+    controlling, terminal = os.openpty()
     bash = subprocess.Popen(
         ["bash", "--norc", "--noprofile", "-i"],
         **dict.fromkeys(("stdin", "stdout", "stderr"), terminal),

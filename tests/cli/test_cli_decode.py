@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import pty
 import re
 import signal
 from pathlib import Path
@@ -146,7 +145,7 @@ class TestRawFrames:
 
     @pytest.mark.parametrize("is_named", [False, True])
     def test_a_terminal_is_refused(self, video: Path, is_named: bool) -> None:
-        controlling, terminal = pty.openpty()
+        controlling, terminal = os.openpty()
         name = os.ttyname(terminal)
         done = run("decode", video, name) if is_named else run("decode", video, stdout=terminal)
         assert f"{name if is_named else 'standard output'} is a terminal" in failed(done, status=2)

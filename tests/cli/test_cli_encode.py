@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
-import pty
 import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import termios
 from fractions import Fraction
 from pathlib import Path
 
@@ -36,6 +33,7 @@ from support.command_line import (
 )
 from support.image_files import make_shots, png
 from support.media import SIZE, decode, described, ffmpeg, flat, is_flat
+from support.streams import unread_bytes
 
 from penstock import Encoder, probe
 from penstock.video import find_ffmpeg
@@ -149,7 +147,7 @@ class TestRawFrames:
         assert "memory" in failed(run("encode", video, *huge, data=b"x"))
 
     def test_encode_refuses_to_read_frames_from_a_terminal(self, video: Path) -> None:
-        controlling, terminal = pty.openpty()
+        controlling, terminal = os.openpty()
         said = failed(run("encode", video, *RAW, stdin=terminal), status=2)
         os.close(terminal)
         os.close(controlling)
@@ -611,7 +609,7 @@ class TestSignals:
 
 def unread(writer: int) -> bool:
     """Whether there is something in a pipe whose writing end this is."""
-    return fcntl.ioctl(writer, termios.FIONREAD, b"\0" * 4) != b"\0" * 4
+    return unread_bytes(writer) > 0
 
 
 class TestProgress:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import signal
 from fractions import Fraction
@@ -69,7 +68,7 @@ class TestForPeople:
         assert text.index(str(clip("h264"))) < text.index("h264 (High)") < text.index("pcm_s16le")
 
     def test_probe_fits_a_narrow_terminal(self) -> None:
-        controlling, terminal = pty.openpty()
+        controlling, terminal = os.openpty()
         environment = os.environ | {"TERM": "xterm", "COLUMNS": "60"}
         process = start("probe", clip("rotated_90"), stdout=terminal, env=environment)
         os.close(terminal)

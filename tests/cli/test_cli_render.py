@@ -18,7 +18,8 @@ from support.command_line import delivered, failed, finish, printed, run, run_pr
 from support.media import decode
 from support.processes import started
 
-from penstock.cli.commands.render import chunk_range, frame_range, ray_options, render
+from penstock.cli.commands.render import chunk_range, render
+from penstock.cli.options import frame_range, ray_options
 
 SLOW = pytest.mark.slow
 SCENES = """

@@ -34,7 +34,7 @@ from penstock import (
     probe,
 )
 from penstock._decoding.audio import SampleType
-from penstock._decoding.sound_engine import BLOCK_SAMPLES
+from penstock._decoding.placed_sound import BLOCK_SAMPLES
 from penstock.video import DecoderSettings, EncoderSettings, find_ffmpeg
 
 SOUNDS = ("audio_aac", "audio_pcm", "audio_flac_51", "audio_only", "audio_only_m4a")

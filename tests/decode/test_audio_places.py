@@ -24,8 +24,8 @@ from support.processes import run_script, succeeded
 
 from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, StalledError
 from penstock._decoding import mixing, open_sound
-from penstock._decoding.open_sound import PlacedSound
 from penstock._decoding.options import SampleType
+from penstock._decoding.placed_sound import PlacedSound
 from penstock._facts.opening import decode
 from penstock.video import DecoderSettings
 
@@ -116,6 +116,22 @@ def test_windows_are_slices_of_the_whole(name: str, options: dict[str, Any], fol
     assert together.dtype == samples.dtype
     for got in (together, alone):
         assert np.abs(got.astype(float) - expected).max() <= 1e-6
+
+
+@pytest.mark.parametrize("name", a_few([*SOUNDS], 5))
+def test_isolated_audio_is_that_of_this_process(name: str, folder: Path) -> None:
+    path = made(folder, name)
+    variants: tuple[dict[str, Any], ...] = ({}, MONO, {"dtype": "int16", "start": 2.1, "duration": 0.7})
+    for options in variants:
+        got = []
+        for isolated in (False, True):
+            with AudioDecoder(path, isolated=isolated, **options) as audio:
+                windows = audio.windows([5.1, 0.0, 3.7, 3.8, -0.2, 5.95, 100.0], 0.3, pad=False)
+                facts = audio.stream, audio.sample_rate, audio.channels
+                got.append((facts, [*windows, *audio, audio.matrix]))
+        assert got[0][0] == got[1][0]
+        for ours, isolateds in zip(got[0][1], got[1][1], strict=True):
+            assert ours.dtype == isolateds.dtype and np.array_equal(ours, isolateds)
 
 
 def test_a_window_is_not_padded_if_that_is_not_wanted(folder: Path) -> None:
@@ -366,8 +382,8 @@ def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A signal comes while the first block is decoded."""
     blocks = PlacedSound.blocks
 
-    def with_signal(self: PlacedSound, begin: int) -> Iterator[Any]:
-        for number, block in enumerate(blocks(self, begin)):
+    def with_signal(self: PlacedSound, begin: int, stop: int | None) -> Iterator[Any]:
+        for number, block in enumerate(blocks(self, begin, stop)):
             if number == 0 and not begin:
                 signal.raise_signal(signal.SIGUSR1)
             yield block

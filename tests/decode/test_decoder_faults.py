@@ -16,7 +16,7 @@ from typing import Any
 import av
 import numpy as np
 import pytest
-from support.cases import PATIENCE_S, eventually
+from support.cases import IS_ROOT, PATIENCE_S, eventually
 from support.clips import NO_MEDIA, WITHOUT_VIDEO, clip
 from support.engines import BY_PROGRAM, by_program
 from support.engines import engine as engine
@@ -136,7 +136,8 @@ def test_missing_file_and_folder_raise_the_builtin_errors(tmp_path: Path) -> Non
         Decoder(tmp_path)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.linux("modes of files")
+@pytest.mark.skipif(IS_ROOT, reason="root may read everything")
 def test_unreadable_file_raises_permission_error(tmp_path: Path) -> None:
     secret = tmp_path / "secret.mp4"
     secret.touch(0o000)

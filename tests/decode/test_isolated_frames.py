@@ -7,7 +7,6 @@ import gc
 import os
 import signal
 import sys
-import textwrap
 import threading
 import time
 import warnings
@@ -22,6 +21,7 @@ from support.cases import eventually
 from support.clips import clip
 from support.media import ffmpeg
 from support.processes import run_script, started, succeeded
+from support.stand_in import replace_confined
 
 from penstock import ClosedError, Decoder, DecoderError, FFmpegWarning, StalledError, probe
 from penstock._decoding import confined_engine
@@ -31,37 +31,10 @@ from penstock._ffmpeg.program import sandbox
 from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock.video import DecoderSettings
 
-PYTHON = os.path.realpath(sys.executable)
 #: Bytes of a frame of the clips as rgb24.
 FRAME_BYTES = 64 * 48 * 3
 
 Hostile = Callable[..., None]
-
-# Stands for a process that a file has taken over.
-PRELUDE = """\
-import json, os, struct, sys, time
-records = int(sys.argv[-1])
-
-def call():
-    return json.loads(sys.stdin.readline())
-
-def answer(answer, **other):
-    print(json.dumps({"unconfined": [], "answer": answer, **other}), flush=True)
-
-def say(*answers, **other):
-    call()
-    answer(*answers, **other)
-
-def send(data):
-    data = memoryview(data)
-    while data:
-        data = data[os.write(records, data):]
-
-def frame(index, pts=0, word=b"a frame\\n", size=FRAME_BYTES):
-    send(struct.pack("=8sqq40x", word, index, pts) + bytes(size))
-
-call()  # what it is to read
-"""
 
 
 @pytest.fixture
@@ -71,12 +44,7 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hostile:
     def replace(code: str, video: dict[str, Any] | None = None) -> None:
         facts = pack(probe(clip("h264")))
         facts["video"][0].update(video or {})
-        program = tmp_path / "python"
-        given = f"FRAME_BYTES = {FRAME_BYTES}\nfacts = {facts!r}\n"
-        numbers = "nan = float('nan'); inf = float('inf')\n"
-        program.write_text(f"#!{PYTHON} -IS\n{numbers}{given}{PRELUDE}{textwrap.dedent(code)}")
-        program.chmod(0o755)
-        monkeypatch.setattr(sys, "executable", os.fspath(program))
+        replace_confined(monkeypatch, tmp_path, code, facts, FRAME_BYTES)
 
     return replace
 

@@ -25,12 +25,12 @@ from support.processes import run_script, succeeded
 
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.seccomp import NUMBERS
-from penstock import Decoder, DecoderError, FFmpegWarning, probe
+from penstock import AudioDecoder, Decoder, DecoderError, FFmpegWarning, probe
 from penstock._facts.completeness import Delivered
 from penstock._facts.exact_json import pack, unpack
+from penstock._facts.file_checks import FileChecks
 from penstock._facts.info import Chapter, MediaInfo, Track
 from penstock._facts.isolation import Isolation
-from penstock._facts.questions import Questions
 from penstock._facts.source import Source
 from penstock._ffmpeg.program.child import CapturedChild, run
 from penstock._ffmpeg.program.sandbox import Sandbox, SandboxedFile
@@ -228,7 +228,7 @@ def test_frames_are_counted_from_a_start() -> None:
 @pytest.mark.parametrize("name", ["h264_ts", "cut_mkv"])
 def test_isolated_answers_match_those_of_this_process(name: str) -> None:
     media = probe(clip(name))
-    own = Questions(Track(f"file:{clip(name)}", media, media.video[0]))
+    own = FileChecks(Track(f"file:{clip(name)}", media, media.video[0]))
     isolated = Isolation(Source(clip(name)), threads=1, is_strict=True).about(media.video[0].index)
     delivered = Delivered(frames=3, last_s=0.1, longest_s=0.04)
     assert isolated.frames(0.5, 0.9) == own.frames(0.5, 0.9)
@@ -354,12 +354,14 @@ av.open = refuse
 for given in (sys.argv[1], open(sys.argv[1], "rb").read(), open(sys.argv[1], "rb")):
     with penstock.Decoder(given, isolated=True) as decoder:
         assert len(decoder) == len(list(decoder)) == 30
+with penstock.AudioDecoder(sys.argv[3], isolated=True, channels=1) as audio:
+    assert len(audio.windows([0.3, 0.1], 0.1)) == 2 and len(audio.read_all()) and audio.matrix is not None
 with penstock.Decoder(sys.argv[1], isolated=True) as decoder:
     assert decoder[3].index == 3 and 0 < decoder.frame_at(0.5).index < 30
 with penstock.Decoder(sys.argv[2], isolated=True, start=0.5, filters="null") as decoder:
     assert 0 < len(list(decoder)) < 30
 """
-    succeeded(run_script(program, clip("h264_mkv"), clip("h264_ts")))
+    succeeded(run_script(program, clip("h264_mkv"), clip("h264_ts"), clip("audio_aac")))
 
 
 def test_replaced_ffmpeg_is_in_the_sandbox_too(tmp_path: Path) -> None:
@@ -444,13 +446,11 @@ def test_filters_cannot_open_another_file() -> None:
 
 
 def test_calls_that_cannot_be_isolated_are_refused(pair: tuple[int, int], fifo: Path) -> None:
-    with Decoder(clip("h264"), isolated=True) as decoder, pytest.raises(ValueError):
-        decoder.audio()
     for options in ({"filters": "hflip"}, {"settings": DecoderSettings(ffmpeg="ffmpeg")}):
         with Decoder(clip("h264"), isolated=True, **options) as decoder, pytest.raises(ValueError):  # type: ignore[arg-type]
             decoder[0]
     for given in ("http://127.0.0.1:1/x.mp4", "/dev/zero", pair[0], fifo):
-        for read in (Decoder, probe):
+        for read in (Decoder, AudioDecoder, probe):
             with pytest.raises(ValueError):
                 read(given, isolated=True)
     with pytest.raises(ValueError):

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cases import PATIENCE_S, a_few, eventually
+from support.cases import IS_ROOT, PATIENCE_S, a_few, eventually
 from support.clips import ALPHA_CLIPS, CLIPS, DAMAGED, NO_MEDIA, VIDEOS, WITHOUT_VIDEO, ZERO_FRAMES, clip
 from support.media import ffmpeg, holdings
 
@@ -347,7 +347,8 @@ class TestNoMedia:
                 probe(name)
             assert (caught.value.errno, caught.value.filename) == (number, name)
 
-    @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+    @pytest.mark.linux("modes of files")
+    @pytest.mark.skipif(IS_ROOT, reason="root may read everything")
     def test_unreadable_file_raises_permission_error(self, tmp_path: Path) -> None:
         path = tmp_path / "mine.mp4"
         path.write_bytes(clip("h264").read_bytes())

@@ -33,6 +33,9 @@ new Promise(done => {
 """
 
 
+pytestmark = pytest.mark.linux("a browser")
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [

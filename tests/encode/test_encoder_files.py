@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cases import eventually
+from support.cases import IS_ROOT, eventually
 from support.media import nothing_is_left as nothing_is_left
 from support.processes import run_script, small_disk, succeeded
 
@@ -302,7 +302,8 @@ def test_file_with_other_hard_links_is_overwritten_in_place(old: Path) -> None:
     assert count(other) == 5
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+@pytest.mark.linux("mounts")
+@pytest.mark.skipif(not IS_ROOT, reason="only root may mount")
 def test_a_file_that_is_mounted_is_overwritten_in_place(old: Path) -> None:
     other = old.with_name("other name.mp4")
     other.write_bytes(WAS)

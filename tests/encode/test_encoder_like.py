@@ -15,6 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 from support import media
@@ -100,6 +101,16 @@ def test_a_constant_rate_stays_constant(tmp_path: Path, suffix: str) -> None:
     changed(source, tmp_path / "b.mp4")
     video = probe(tmp_path / "b.mp4").video[0]
     assert (video.frame_rate, video.duration_s, video.is_variable_frame_rate) == (25, 1, False)
+
+
+@pytest.mark.parametrize("rate", [Fraction(25), Fraction(30000, 1001)])
+def test_header_tells_the_rate_of_a_source_that_begins_late(tmp_path: Path, rate: Fraction) -> None:
+    late = ("-output_ts_offset", "0.5")
+    source = made(tmp_path / "a.mp4", "-i", f"testsrc2=64x48:rate={rate}:duration=0.5", *late)
+    changed(source, tmp_path / "b.mkv")
+    with av.open(tmp_path / "b.mkv") as written:
+        assert written.streams.video[0].average_rate == rate
+        assert written.streams.video[0].start_time == 500
 
 
 def test_unknown_argument_names_the_one_that_was_meant(tmp_path: Path, varying: Path) -> None:
@@ -736,10 +747,13 @@ def test_like_keeps_the_times_of_soft_telecine(tmp_path: Path, ffmpeg: str, name
 def test_the_line_that_keeps_the_audio_of_a_part_keeps_it_in_sync(
     tmp_path: Path, ffmpeg: str, name: str
 ) -> None:
-    """Its keyframes are far apart, and a copy would begin with the packets of the last one before the part."""
+    """Its keyframes are far apart, and a copy would begin with the packets of the last one before the part.
+
+    The frame on screen at the start began 0.3 s earlier, and is at 0 s in the new video.
+    """
     source, noise = tmp_path / name, ("-f", "lavfi", "-i", "anoisesrc=r=48000:a=0.1:d=3")
     codecs = ("-g", "250", "-c:a", "pcm_s16le")
-    made(source, "-i", "color=s=64x48:r=25:d=3", *noise, *codecs)
+    made(source, "-i", "color=s=64x48:r=2:d=3", *noise, *codecs)
     with Decoder(source, start=1.3) as decoder, Encoder.like(decoder, tmp_path / "a.mkv") as encoder:
         for frame in decoder:
             encoder.write(frame, time_s=frame.time_s)
@@ -752,7 +766,7 @@ def test_the_line_that_keeps_the_audio_of_a_part_keeps_it_in_sync(
         for frame in decoder:
             encoder.write(frame, time_s=frame.time_s)
     assert encoder.report.warnings == ()
-    with AudioDecoder(source, start=1.3, duration=1) as original, AudioDecoder(out) as kept:
+    with AudioDecoder(source, start=1, duration=1) as original, AudioDecoder(out) as kept:
         wanted, got = original.read_all(), kept.read_all()
     shifts = [
         at for at in range(-99, 99) if np.allclose(wanted[200 + at : 5000 + at], got[200:5000], atol=1e-4)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
@@ -158,7 +157,7 @@ penstock.write_video(sys.argv[1], frames if sys.argv[2] == "list" else iter(fram
 
 @pytest.mark.parametrize(("kind", "words"), [("list", "7/7 frames"), ("iterator", "7 frames")])
 def test_a_terminal_shows_a_bar_and_nothing_else_does(tmp_path: Path, kind: str, words: str) -> None:
-    controlling, terminal = pty.openpty()
+    controlling, terminal = os.openpty()
     done = run_script(PROGRESS, tmp_path / "video.mp4", kind, stderr=terminal)
     os.close(terminal)
     shown = b""

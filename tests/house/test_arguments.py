@@ -42,6 +42,13 @@ MODULES = (
 )
 RESULTS = "penstock.results"
 
+# What passes arguments on to a class, which is tried itself.
+FORWARDING = {
+    "penstock.Decoder.audio": AudioDecoder,
+    "penstock.Encoder.like": Encoder,
+    "penstock.read_video": Decoder,
+    "penstock.video.prefetch": Decoder,
+}
 NOT_COUNTED = {
     "chapters": "pairs, of which there may be none",
     "crf": "a scale of the codec's own",
@@ -76,10 +83,11 @@ def callables() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def numbers_of(path: str, target: Callable[..., Any]) -> Iterator[str]:
-    """The parameters that are counts, sizes or times, by their types."""
+    """The parameters that are counts, sizes or times, by their types, but for those that are passed on as they are."""
+    passed_on = inspect.signature(FORWARDING[path]).parameters if path in FORWARDING else ()
     for name, annotation in annotations_of(path, target).items():
         is_number = re.search(r"\b(int|float|Fraction)\b", annotation) and "HasFileno" not in annotation
-        if is_number and name not in NOT_COUNTED:
+        if is_number and name not in (*NOT_COUNTED, *passed_on):
             yield name
 
 

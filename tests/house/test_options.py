@@ -9,18 +9,31 @@ import shutil
 import subprocess
 import sys
 import typing
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import penstock
-from penstock import AudioDecoder, Decoder, Encoder, video
-from penstock._decoding.options import AudioDecodeOptions, AudioOptions, DecodeOptions, DecoderOptions
-from penstock._encoding.request import LikeOptions, Request
+from penstock import AudioDecoder, Decoder, Encoder, pipes, rendering, video
+from penstock._common.keywords import OF_SOURCE
+from penstock._decoding.options import AudioDecodeOptions, DecodeOptions, DecoderOptions
+from penstock._encoding.request import EncoderOptions, Request
 from scripts import arguments
 
 PACKAGE = Path(penstock.__file__).parent
-FORWARDING = (Encoder.like, Decoder.audio, penstock.write_video, penstock.read_video, video.prefetch)
+# What passes arguments on, the class that gets them, and the arguments that differ.
+FORWARDING = (
+    (Encoder.like, Encoder, ()),
+    (Decoder.audio, AudioDecoder, ()),
+    (penstock.write_video, Encoder, ("fps", "progress")),
+    (penstock.read_video, Decoder, ()),
+    (video.prefetch, Decoder, ()),
+    (penstock.rendering.plan, penstock.render, ()),
+    (penstock.rendering.plan_video, penstock.map_video, ()),
+)
 # Calls as users write them, and what mypy says of the line; None if nothing.
 CALLS = {
     'Encoder("a.mp4", fps=30, crf=20)': None,
@@ -50,12 +63,27 @@ def test_sections_are_those_of_the_declarations() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "made"), [(LikeOptions, Encoder), (DecoderOptions, Decoder), (AudioOptions, AudioDecoder)]
+    ("options", "made", "but"), [(EncoderOptions, Encoder, {"fps"}), (DecoderOptions, Decoder, set())]
 )
-def test_options_are_the_parameters_of_the_class(options: type, made: type) -> None:
+def test_options_are_the_parameters_of_the_class(options: type, made: type, but: set[str]) -> None:
     parameters = inspect.signature(made).parameters.values()
     named = {one.name: one.annotation for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY}
-    assert {name: one.__forward_arg__ for name, one in typed(options).items()} == named
+    wanted = {name: named[name] for name in named.keys() - but}
+    assert {name: one.__forward_arg__ for name, one in typed(options).items()} == wanted
+
+
+@pytest.mark.parametrize(("function", "made", "but"), FORWARDING)
+def test_a_function_that_passes_arguments_on_has_them(
+    function: Callable[..., Any], made: Callable[..., Any], but: tuple[str, ...]
+) -> None:
+    called, passed = (inspect.signature(one).parameters for one in (made, function))
+    for name, parameter in called.items():
+        if name in passed and parameter.kind is inspect.Parameter.KEYWORD_ONLY and name not in but:
+            assert passed[name].annotation == parameter.annotation, name
+            assert passed[name].default in (parameter.default, OF_SOURCE), name
+    is_plan = function.__name__.startswith("plan")
+    keywords = {name for name, one in called.items() if one.kind is inspect.Parameter.KEYWORD_ONLY}
+    assert is_plan or keywords <= passed.keys()
 
 
 @pytest.mark.parametrize(
@@ -63,16 +91,25 @@ def test_options_are_the_parameters_of_the_class(options: type, made: type) -> N
 )
 def test_a_declaration_has_the_arguments_of_its_class(declared: type, made: type) -> None:
     called, asked = (inspect.signature(one).parameters for one in (made, declared))
-    assert list(asked) == [name for name in called if name != "source"]
-    for name, parameter in asked.items():
-        assert (parameter.kind, parameter.default) == (called[name].kind, called[name].default), name
+    # The rate of a source is for headers, and no argument.
+    names = [name for name in asked if name != "nominal_fps"]
+    assert names == [name for name in called if name != "source"]
+    for name in names:
+        assert (asked[name].kind, asked[name].default) == (called[name].kind, called[name].default), name
 
 
 def test_no_signature_hides_its_options() -> None:
-    for function in FORWARDING:
-        assert inspect.signature(function).parameters["options"].annotation.startswith("Unpack["), function
-    public = {getattr(module, name) for module in (penstock, video) for name in module.__all__}
-    for function in public - {*FORWARDING}:
+    public = {
+        getattr(module, name) for module in (penstock, video, pipes, rendering) for name in module.__all__
+    }
+    methods = {
+        method
+        for one in public
+        if inspect.isclass(one) and not issubclass(one, np.ndarray | BaseException)
+        for name, method in vars(one).items()
+        if not name.startswith("_") and callable(getattr(one, name))
+    }
+    for function in {getattr(one, "__func__", one) for one in public | methods}:
         is_error = inspect.isclass(function) and issubclass(function, BaseException)
         if callable(function) and not is_error:
             kinds = [one.kind for one in inspect.signature(function).parameters.values()]
@@ -93,19 +130,20 @@ def test_mypy_says_what_is_wrong_in_a_users_call(tmp_path: Path) -> None:
 def test_an_option_is_declared_in_one_file(tmp_path: Path) -> None:
     package = tmp_path / "penstock"
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    declared = (
-        '    dummy: Annotated[int, CommandOption("--dummy N", "A dummy.", least=1)] = 1\n    """a dummy."""\n'
-    )
-    for path, field in (
-        (package / "_encoding/request.py", "crf"),
-        (package / "_decoding/options.py", "count"),
+    for path, field, dummy in (
+        ("_encoding/request.py", "crf", "dummy"),
+        ("_decoding/options.py", "count", "dummy"),
+        ("rendering/options.py", "chunk_frames", "filler"),
     ):
-        before, line, after = path.read_text().partition(f"    {field}: Annotated[")
-        path.write_text(before + declared + line + after)
+        option = f'CommandOption("--{dummy} N", "A {dummy}.", least=1)'
+        declared = f'    {dummy}: Annotated[int, {option}] = 1\n    """a {dummy}."""\n'
+        before, line, after = (package / path).read_text().partition(f"    {field}: Annotated[")
+        (package / path).write_text(before + declared + line + after)
     arguments.main(package, check=False)
     files = {one.relative_to(package) for one in package.rglob("*.py")}
     changed = {one.name for one in files if (package / one).read_text() != (PACKAGE / one).read_text()}
-    by_hand, by_the_script = {"request.py", "options.py"}, {"encoder.py", "decoder.py"}
+    by_hand = {"request.py", "options.py"}
+    by_the_script = {"encoder.py", "decoder.py", "prefetching.py", "_whole_videos.py", "api.py"}
     assert changed == by_hand | by_the_script
     ask = """
 import inspect, penstock
@@ -118,6 +156,10 @@ for made, options in ((penstock.Encoder, EncoderOptions), (penstock.Decoder, Dec
     assert (parameter.kind.name, parameter.default, parameter.annotation) == ("KEYWORD_ONLY", 1, "int")
     assert "dummy: a dummy.\\n" in inspect.getdoc(made)
     assert "dummy" in options.__annotations__
+for function in (penstock.render, penstock.map_video):
+    assert inspect.signature(function).parameters["filler"].default == 1
+    assert "filler: a filler.\\n" in inspect.getdoc(function)
+assert "--filler N" in CliRunner().invoke(penstock_command, ["render", "--help"]).output
 for command in ("encode", "decode", "render"):
     assert "--dummy N" in CliRunner().invoke(penstock_command, [command, "--help"]).output
 with penstock.Encoder("out.mp4", fps=30, size=(64, 64), dummy=3) as encoder:

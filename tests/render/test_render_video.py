@@ -405,6 +405,16 @@ def test_lost_facts_of_the_source_warn(tmp_path: Path) -> None:
         mapped(None, clip("interlaced"), tmp_path / "interlaced.mkv")
 
 
+def test_assemble_reports_what_the_source_loses(tmp_path: Path) -> None:
+    with pytest.warns(penstock.FFmpegWarning, match="interlacing"):
+        planned = rendering.plan_video(None, clip("interlaced"), tmp_path / "out.mkv", workers=1)
+    planned = rendering.Plan.from_json(planned.to_json())
+    for number in range(len(planned.lengths)):
+        rendering.render_chunk(planned, number)
+    report = rendering.assemble(planned)
+    assert planned.lost and report.warnings[: len(planned.lost)] == planned.lost
+
+
 CHAPTERS = [(0.0, "One"), (0.4, "Two")]
 
 

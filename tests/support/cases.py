@@ -30,6 +30,10 @@ UNREHEARSED = with_knobs(EncoderSettings(), rehearse=False)
 """Settings for encoders whose FFmpeg is to fail while it runs."""
 
 
+IS_ROOT = sys.platform != "win32" and os.geteuid() == 0
+"""Whether no mode of a file keeps us out."""
+
+
 MODES = ["auto", "write"] if sys.platform == "win32" else ["auto", "write", "staged", "zero-copy"]
 
 

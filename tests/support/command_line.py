@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -21,8 +20,11 @@ from penstock.cli import penstock_command
 from support.cases import PATIENCE_S
 from support.processes import succeeded as delivered
 from support.streams import ReaderThread
+from support.this_process import only_on_linux
 
-ENDING = [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated"), (signal.SIGHUP, "hung up")]
+ENDING = [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")]
+if sys.platform != "win32":
+    ENDING.append((signal.SIGHUP, "hung up"))
 HIDE_CURSOR, SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"
 
 File = int | IO[bytes]
@@ -105,7 +107,7 @@ def _fed(data: bytes) -> Iterator[None]:
 
 
 def _feed(fd: int, data: bytes) -> None:
-    with contextlib.suppress(BrokenPipeError), open(fd, "wb") as file:
+    with contextlib.suppress(OSError), open(fd, "wb") as file:
         file.write(data)
 
 
@@ -173,7 +175,8 @@ class Terminal:
 @contextlib.contextmanager
 def on_terminal(*arguments: object, **options: Any) -> Iterator[tuple[subprocess.Popen[bytes], Terminal]]:
     """Starts it in a process of its own with a terminal for standard error."""
-    controlling, user = pty.openpty()
+    only_on_linux("a terminal that a program holds")
+    controlling, user = os.openpty()
     terminal = Terminal(controlling)
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "200"}
     with terminal.file, start(*arguments, **({"stderr": user, "env": environment} | options)) as process:
@@ -201,6 +204,7 @@ def open_blocking(path: Path, mode: str) -> IO[bytes]:
 
 def ffmpegs_of(pid: int) -> list[int]:
     """The child processes of a process that run FFmpeg."""
+    only_on_linux("children of other processes stand in /proc")
     found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):

@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,12 +18,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.harness.accounts import children as children
 from penstock import Decoder, Encoder
 from penstock.video import find_ffmpeg
 from support.cases import eventually
 from support.clips import clip
-from support.this_process import open_fds, workers
+from support.this_process import open_fds, threads, workers
+
+if sys.platform == "win32":
+    from support.windows import children as children
+else:
+    from benchmarks.harness.accounts import children as children
 
 SIZE = (64, 48)
 COLORS = [(200, 30, 40), (40, 180, 60), (50, 70, 210), (220, 210, 60), (128, 128, 128)]
@@ -109,7 +114,7 @@ def no_wgpu() -> str | None:
 
 def native_threads() -> set[str]:
     """Ids of all threads of this process, Python's and others."""
-    return {task.name for task in Path("/proc/self/task").iterdir()}
+    return set(map(str, threads()))
 
 
 def holdings() -> tuple[dict[str, str], frozenset[int], set[str]]:
@@ -155,6 +160,8 @@ def picture(size: tuple[int, int] = SIZE, dtype: type = np.uint8) -> np.ndarray:
 
 def probed(path: Path) -> dict[str, str]:
     """What ffprobe knows of the video stream."""
+    if shutil.which("ffprobe") is None:
+        pytest.skip("no ffprobe on PATH")
     command = ["ffprobe", "-v", "error", "-select_streams", "v:0", "-show_streams", "-of", "json", str(path)]
     streams = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["streams"]
     return dict(streams[0])

@@ -10,13 +10,16 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from support.cases import PATIENCE_S, eventually
-from support.this_process import are_asleep, state
+from support.this_process import are_asleep, only_on_linux, state
+
+if sys.platform == "win32":
+    from support import windows
 
 # In the environment of all that the tests of this process start, and of what those start.
 _MARK = "PENSTOCK_TESTED_BY"
@@ -66,6 +69,7 @@ def succeeded(done: subprocess.CompletedProcess[bytes]) -> bytes:
 
 def interrupted(code: str, *arguments: object) -> bytes:
     """The output of a program that says "waiting", gets Ctrl-C in its wait, and then must go well."""
+    only_on_linux("programs get Ctrl-C by a signal")
     with start_script(code, *arguments) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"waiting\n"
@@ -78,6 +82,7 @@ def interrupted(code: str, *arguments: object) -> bytes:
 @contextlib.contextmanager
 def small_disk(folder: Path, size: str = "1m") -> Iterator[Path]:
     """A file system of that size, by default of 1 MiB. Skips the test if it cannot be mounted."""
+    only_on_linux("a small file system is mounted")
     folder.mkdir(exist_ok=True)
     command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "penstock-test", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -90,7 +95,8 @@ def small_disk(folder: Path, size: str = "1m") -> Iterator[Path]:
 
 
 def script(path: Path, *lines: str) -> Path:
-    """Writes a shell script in place of a program."""
+    """Writes a shell script in place of a program. Skips the test where there is no shell."""
+    only_on_linux("a shell script stands in for a program")
     path.write_text("\n".join(("#!/bin/sh", *lines, "")))
     path.chmod(0o755)
     return path
@@ -98,7 +104,7 @@ def script(path: Path, *lines: str) -> Path:
 
 def has_ended(pid: int) -> bool:
     """Whether a process has ended, even if its new parent has not reaped it yet."""
-    return state(pid) in ("", "Z")
+    return not windows.runs(pid) if sys.platform == "win32" else state(pid) in ("", "Z")
 
 
 @functools.cache
@@ -138,17 +144,16 @@ def system_calls(code: str) -> list[list[str]]:
 
 
 def processes() -> set[int]:
-    """All that run on this machine, as far as we see them: on Windows, none."""
-    folder = Path("/proc")
-    return (
-        {int(entry.name) for entry in folder.iterdir() if entry.name.isdecimal()}
-        if os.name == "posix"
-        else set()
-    )
+    """All that run on this machine, as far as we see them."""
+    if sys.platform == "win32":
+        return set(windows.parents())
+    return {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()}
 
 
-def started(others: Container[int] = ()) -> dict[int, bytes]:
+def started(others: Collection[int] = ()) -> dict[int, bytes]:
     """What the tests of this process started and has not ended, but for `others`: command lines by process id."""
+    if sys.platform == "win32":
+        return dict.fromkeys(windows.children().difference(others), b"")
     found = {}
     for pid in processes() - {os.getpid()}:
         if pid not in others:
@@ -169,7 +174,7 @@ def _is_ours(process: Path) -> bool:
     )
 
 
-def kill_started(others: Container[int] = ()) -> None:
+def kill_started(others: Collection[int] = ()) -> None:
     """Ends what the tests started and left running, whoever its parent is by now."""
     for pid in started(others):
         with contextlib.suppress(OSError):

@@ -13,10 +13,9 @@ import threading
 from collections.abc import Iterator
 from typing import IO
 
-import pytest
-
 from penstock._platform import descriptors
 from support.cases import PATIENCE_S
+from support.this_process import only_on_linux
 
 PIPE_BYTES = 64 << 10
 """What Linux gives a new pipe (pipe(7))."""
@@ -65,7 +64,7 @@ def feed(data: bytes) -> int:
     reader, writer = os.pipe()
 
     def write() -> None:
-        with os.fdopen(writer, "wb", buffering=0) as file, contextlib.suppress(BrokenPipeError):
+        with os.fdopen(writer, "wb", buffering=0) as file, contextlib.suppress(OSError):
             for start in range(0, len(data), 50_000):
                 file.write(data[start : start + 50_000])
 
@@ -76,10 +75,17 @@ def feed(data: bytes) -> int:
 @contextlib.contextmanager
 def from_process(data: bytes) -> Iterator[IO[bytes]]:
     """The output of a process that writes the data."""
+    copy = [
+        sys.executable,
+        "-c",
+        "import shutil, sys; shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)",
+    ]
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.seek(0)
-        with subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE) as process:
+        with subprocess.Popen(
+            copy if sys.platform == "win32" else ["cat"], stdin=file, stdout=subprocess.PIPE
+        ) as process:
             assert process.stdout is not None
             yield process.stdout
 
@@ -109,8 +115,7 @@ def tcp_pair() -> tuple[socket.socket, socket.socket]:
 
 def capacity_bytes(fd: int) -> int:
     """The size of a pipe. Skips the test where the system doesn't report it."""
-    if sys.platform == "win32":
-        pytest.skip("for Linux: Windows doesn't report the size of a pipe")
+    only_on_linux("Windows doesn't report the size of a pipe")
     return descriptors.pipe_capacity(fd)
 
 

@@ -9,18 +9,22 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+if sys.platform == "win32":
+    from support import windows
 
-def needs_proc() -> None:
-    """Skips the test where there is no /proc."""
+
+def only_on_linux(reason: str) -> None:
+    """Skips the test elsewhere: for helpers. A test that is for Linux itself has the mark `linux`."""
     if sys.platform == "win32":
         import pytest  # not at the top: programs that tests start import this module
 
-        pytest.skip("for Linux: descriptors and threads are listed in /proc")
+        pytest.skip(f"for Linux: {reason}")
 
 
 def open_fds() -> dict[str, str]:
     """Our descriptors and what they lead to."""
-    needs_proc()
+    if sys.platform == "win32":
+        return windows.open_fds()
     fds = {}
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # the one that lists them
@@ -40,6 +44,8 @@ def pixel_threads() -> set[int]:
 
 def name_of(task: int) -> str:
     """The name of one of our threads; nothing if it has ended."""
+    if sys.platform == "win32":
+        return windows.name_of(task)
     try:
         return Path(f"/proc/self/task/{task}/comm").read_text().strip()
     except (FileNotFoundError, ProcessLookupError):
@@ -53,7 +59,8 @@ def libav_threads() -> set[int]:
 
 def threads(pid: int | str = "self") -> set[int]:
     """Ids of all threads of a process."""
-    needs_proc()
+    if sys.platform == "win32":
+        return windows.threads(os.getpid() if pid == "self" else int(pid))
     return {int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()}
 
 
@@ -70,6 +77,7 @@ def are_asleep(tasks: Callable[[], set[int]]) -> bool:
 
     Nor, on a busy machine, does an encoder's worker that waits: it often waits for a processor too, by its priority.
     """
+    only_on_linux("whether threads sleep stands in /proc")
     for _ in range(10):
         if {state(task) for task in tasks()} - {""} != {"S"}:
             return False
@@ -79,4 +87,6 @@ def are_asleep(tasks: Callable[[], set[int]]) -> bool:
 
 def rss_bytes() -> int:
     """Our memory that is resident."""
+    if sys.platform == "win32":
+        return windows.rss_bytes()
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -17,6 +17,7 @@ from penstock import _native
 FRAME = noise(3 << 20)
 
 
+@pytest.mark.linux("loops that watch pipes")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_ticket_is_awaited_while_the_loop_goes_on(pair: tuple[int, int], mode: str) -> None:
     """The reader is a task of the same loop: it could not read if the await kept the loop."""
@@ -59,6 +60,7 @@ def test_many_tickets_are_awaited_at_once(pair: tuple[int, int]) -> None:
     assert result.result() == b"".join(frames)
 
 
+@pytest.mark.linux("eventfd")
 def test_all_awaits_of_a_loop_share_one_eventfd(pair: tuple[int, int]) -> None:
     reader, writer = pair
 
@@ -157,6 +159,7 @@ def test_second_event_loop_can_await_the_same_ticket(pair: tuple[int, int]) -> N
     asyncio.run(finish(asyncio.run(start())))
 
 
+@pytest.mark.linux("modes that map or give away pages")
 @pytest.mark.parametrize("mode", ["staged", "zero-copy"])
 def test_asyncio_subprocess_pipe_receives_every_byte(mode: str) -> None:
     """Its descriptor does not block, which must cost no byte."""
@@ -255,6 +258,7 @@ def test_a_reader_closes_at_the_end_of_its_block(pair: tuple[int, int]) -> None:
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
+@pytest.mark.linux("Tee")
 def test_a_tee_is_waited_for_at_the_end_of_its_block(pair: tuple[int, int]) -> None:
     reader, writer = pair
     result = ReaderThread(reader)
@@ -271,6 +275,7 @@ def test_a_tee_is_waited_for_at_the_end_of_its_block(pair: tuple[int, int]) -> N
     assert result.result() == b"all"
 
 
+@pytest.mark.linux("Tee")
 def test_a_tee_raises_the_failure_of_a_destination_and_is_cancelled_by_its_block(
     pair: tuple[int, int],
 ) -> None:

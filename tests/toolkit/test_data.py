@@ -121,6 +121,7 @@ EMPTY = {
 }
 
 
+@pytest.mark.linux("modes that map or give away pages")
 @pytest.mark.parametrize("mode", ["staged", "zero-copy"])
 @pytest.mark.parametrize("kind", EMPTY)
 def test_empty_buffer_is_a_write_too(pair: tuple[int, int], kind: str, mode: str) -> None:
@@ -227,7 +228,7 @@ def test_a_tensor_of_torch_is_delivered(pair: tuple[int, int]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["write", "staged", "zero-copy"])
+@pytest.mark.parametrize("mode", MODES[1:])
 def test_write_of_more_than_2_gib_is_delivered(pair: tuple[int, int], mode: str) -> None:
     """Past 2 GiB a count of 32 bits goes wrong. The map is sparse but for its marks, so that it takes no memory."""
     reader, writer = pair
@@ -324,6 +325,7 @@ FREEING = {
 }
 
 
+@pytest.mark.linux("modes that map or give away pages")
 @pytest.mark.parametrize("mode", ["staged", "zero-copy"])
 @pytest.mark.parametrize("how", FREEING)
 def test_a_buffer_can_be_resized_as_soon_as_a_wait_says_that_it_is_free(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.cases import MODES
 from support.media import decode
 from support.streams import ReaderThread, noise
 
@@ -43,7 +44,7 @@ def context() -> Iterator[moderngl.Context]:
     context.release()
 
 
-@pytest.mark.parametrize("mode", ["auto", "write", "staged", "zero-copy"])
+@pytest.mark.parametrize("mode", MODES)
 def test_buffer_and_its_mglo_are_delivered(
     context: moderngl.Context, pair: tuple[int, int], mode: str
 ) -> None:
@@ -142,7 +143,7 @@ def test_object_without_memory_is_refused(context: moderngl.Context, pair: tuple
         _native._pipe(context.texture((4, 4), 4), pair[1])
 
 
-@pytest.mark.parametrize("mode", ["auto", "write", "staged", "zero-copy"])
+@pytest.mark.parametrize("mode", MODES)
 def test_array_on_a_buffer_released_while_queued_is_delivered(
     context: moderngl.Context, pair: tuple[int, int], mode: str
 ) -> None:

@@ -65,6 +65,7 @@ def test_dead_subprocess_raises_and_does_not_end_the_program() -> None:
         process.stdin.close()
 
 
+@pytest.mark.linux("whether threads sleep, and modes")
 @pytest.mark.parametrize(
     ("mode", "is_held"), [("zero-copy", "True"), ("staged", "False"), ("write", "False")]
 )

@@ -34,7 +34,6 @@ macro_rules! classes {
 }
 
 classes!(
-    Relay = "_Relay",
     RelayReport = "RelayReport",
     RelayTicket = "RelayTicket",
     Tee = "Tee",
@@ -42,9 +41,22 @@ classes!(
     TeeReport = "TeeReport"
 );
 
-/// See the documentation of ``penstock``: only Linux has it.
+/// A relay that copies, in Python.
 #[pyfunction]
-#[pyo3(signature = (*_arguments))]
-pub(crate) fn _start_relay(py: Python<'_>, _arguments: &Bound<'_, PyTuple>) -> PyResult<()> {
-    refuse(py, "relay")
+#[pyo3(name = "_Relay", signature = (*arguments))]
+pub(crate) fn relay<'py>(
+    py: Python<'py>,
+    arguments: &Bound<'py, PyTuple>,
+) -> PyResult<Bound<'py, PyAny>> {
+    py.import(intern!(py, "penstock._streams.copied"))?.call_method1(intern!(py, "CopyingRelay"), arguments)
+}
+
+/// Starts a relay that copies, on a thread of Python.
+#[pyfunction]
+#[pyo3(signature = (*arguments))]
+pub(crate) fn _start_relay<'py>(
+    py: Python<'py>,
+    arguments: &Bound<'py, PyTuple>,
+) -> PyResult<Bound<'py, PyAny>> {
+    py.import(intern!(py, "penstock._streams.copied"))?.call_method1(intern!(py, "CopyTicket"), arguments)
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -67,13 +67,6 @@ Data: TypeAlias = "ReadableBuffer | NDArray[Any] | HasNumpy | HasMglo"
 
 WritableData: TypeAlias = "WriteableBuffer | NDArray[Any]"
 """A C-contiguous object with the buffer protocol that can be written to."""
-
-
-class RelayOptions(TypedDict, total=False):
-    """The options that every relay takes; ``penstock.relay`` documents them."""
-
-    timeout: float | None
-    method: RelayMethod
 
 
 class HasArrayInterface(Protocol):

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from penstock._facts.index import Packets, names_frames, tells_order
+from penstock._facts.index import PacketTable, names_frames, tells_order
 from penstock._facts.seeking import may_seek
 
 if TYPE_CHECKING:
     from av.video.stream import VideoStream
 
 
-class Shown(NamedTuple):
+class ShownFrame(NamedTuple):
     """A frame: the number of its packet, its time in units of the stream's time base, and whether it needs no other."""
 
     packet: int
@@ -54,7 +54,7 @@ class Account:
 
     def __init__(
         self,
-        packets: Packets,
+        packets: PacketTable,
         stream: VideoStream,
         shown: npt.NDArray[np.int64],
         pts: Sequence[int],
@@ -71,11 +71,12 @@ class Account:
         self._order, self._is_shown = order, np.zeros(len(order), np.bool_)
         self._is_shown[shown] = True
         self._in_file_order = np.sort(shown)
+        # Where no seek leads anywhere, decoding begins with the first packet.
         self._keys = np.flatnonzero(packets.is_key) if self.may_seek else np.zeros(1, np.int64)
 
     @classmethod
     def by_packets(
-        cls, packets: Packets, stream: VideoStream, why_short: str | None = None
+        cls, packets: PacketTable, stream: VideoStream, why_short: str | None = None
     ) -> Account | None:
         """The account by the times of all packets alone; None if decoding must show it."""
         if not (names_frames(packets, stream) and tells_order(packets, stream)):
@@ -83,7 +84,7 @@ class Account:
         return cls.by_times(packets, stream, why_short)
 
     @classmethod
-    def by_times(cls, packets: Packets, stream: VideoStream, why_short: str | None = None) -> Account:
+    def by_times(cls, packets: PacketTable, stream: VideoStream, why_short: str | None = None) -> Account:
         """The account by the times of all packets, which name the frames."""
         shown = np.flatnonzero(packets.is_shown)
         shown = shown[np.argsort(packets.pts[shown])]
@@ -93,9 +94,9 @@ class Account:
     @classmethod
     def by_frames(
         cls,
-        packets: Packets,
+        packets: PacketTable,
         stream: VideoStream,
-        frames: Sequence[Shown],
+        frames: Sequence[ShownFrame],
         *,
         is_damaged: bool,
         why_short: str | None = None,

@@ -15,10 +15,12 @@ from numpy.typing import ArrayLike
 from penstock._common.deadline import Deadline
 from penstock._common.keywords import explains
 from penstock._common.messages import argument
+from penstock._decoding.confined_sound import ConfinedRun, ConfinedSound, ConfinedSoundEngine
 from penstock._decoding.engines import reasons_for_program
 from penstock._decoding.mixing import SampleForm, layout_of, matrix_of
 from penstock._decoding.open_sound import OpenSound, SoundInput, chosen_audio, open_once
 from penstock._decoding.options import AudioDecodeOptions, SampleType
+from penstock._decoding.placed_sound import PlacedSound
 from penstock._decoding.program_sound import ProgramSound, SoundRun
 from penstock._decoding.session import DecoderBase
 from penstock._decoding.sound_engine import SoundEngine
@@ -51,7 +53,8 @@ class AudioDecoder(DecoderBase):
     ```
 
     **Engine.** libav (PyAV) decodes regular files, bytes and URLs in this process, without an FFmpeg program. It opens
-    a URL once, and has the time limits of `Decoder`. An FFmpeg program, which the first read starts, reads pipes,
+    a URL once, and has the time limits of `Decoder`. With `isolated`, libav decodes in a process of its own, and in
+    another one for windows. An FFmpeg program, which the first read starts, reads pipes,
     FIFOs, and URLs whose protocol libav lacks. It also reads files if you pass `input_options`, `follow_playlists`, or
     `settings` with a program or a thread policy. The program only decodes: libav mixes and resamples what it writes.
     `engine` reports which of the two reads, and why.
@@ -85,6 +88,8 @@ class AudioDecoder(DecoderBase):
         conceal_errors: as for `Decoder`.
         follow_playlists: as for `Decoder`.
         input_options: as for `Decoder`.
+        isolated: as for `Decoder`: one process for the iteration, and one for windows. Not with arguments for which an
+            FFmpeg program reads.
         settings: as for `Decoder`.
 
     Raises:
@@ -121,6 +126,7 @@ class AudioDecoder(DecoderBase):
         conceal_errors: bool = False,
         follow_playlists: bool = False,
         input_options: Mapping[str, object] | None = None,
+        isolated: bool | Literal["strict"] = False,
         settings: DecoderSettings = DEFAULT_DECODER_SETTINGS,
     ) -> None:
         options = AudioDecodeOptions(
@@ -135,42 +141,44 @@ class AudioDecoder(DecoderBase):
             conceal_errors=conceal_errors,
             follow_playlists=follow_playlists,
             input_options=input_options,
+            isolated=isolated,
             settings=settings,
         )
         options.check()
         rows = None if matrix is None else _rows(matrix, channels)
-        given_input = input_options or {}
-        self._opened = Source.of(source, given_input)
+        self._opened = Source.of(source, input_options)
         with self._opened.closed_after_failure(source):
-            reason = _why_program(self._opened, settings, given_input, follow_playlists=follow_playlists)
-            opening = partial(open_once, self._opened, stream, settings, is_strict=not conceal_errors)
-            sound = None if reason else _opened_sound(self._opened, opening)
-            self._media = (
-                sound.chosen.media if sound else probe(self._opened, follow_playlists=follow_playlists)
-            )
-            self._audio = sound.chosen.audio if sound else chosen_audio(self._media, stream)
-            self._form = _form_of(self._audio, options, rows)
-            self._zero = _first_s(self._media, self._audio)
-            self._zero_place = round(self._zero * self.sample_rate)
-            self._engine: SoundEngine
-            if sound is not None:
-                self._engine = SoundEngine(sound, self._form, repr(self), self._part(options))
-                return
-            begins_s = max(0.0, float(self._zero)) if start is None else start
-            chosen = SoundInput(
-                self._opened, self._media, self._audio, not conceal_errors, settings.threads, None
-            )
-            run = SoundRun(
-                find_decoding_ffmpeg(settings.ffmpeg),
-                chosen,
-                options,
-                end if duration is None else begins_s + duration,
-                repr(self),
-            )
-            reason = reason or f"libav lacks the protocol {self._opened.path.partition('://')[0]}"
-            self._engine = ProgramSound(
-                *(run, self._form, repr(self), self._part(options), reason, settings.queue_items)
-            )
+            self._engine = self._begun(options, partial(_chosen, options, rows))
+
+    def _begun(
+        self, options: AudioDecodeOptions, choose: Callable[[MediaInfo], tuple[AudioInfo, SampleForm]]
+    ) -> SoundEngine:
+        """What reads, once the facts are known."""
+        opened, settings, is_strict = self._opened, options.settings, not options.conceal_errors
+        if options.isolated:
+            _check_isolated(opened, options)
+            isolated = ConfinedRun(opened, ConfinedSound(opened, options, choose))
+            self._know(isolated.session.media, choose)
+            return ConfinedSoundEngine(isolated, repr(self), self._part(options), settings.queue_items)
+        reason = _why_program(opened, options)
+        opening = partial(open_once, opened, options.stream, settings, is_strict=is_strict)
+        sound = None if reason else _opened_sound(opened, opening)
+        follow_playlists = options.follow_playlists
+        self._know(sound.chosen.media if sound else probe(opened, follow_playlists=follow_playlists), choose)
+        if sound is not None:
+            return SoundEngine(opened, PlacedSound(sound, self._form), repr(self), self._part(options))
+        begins_s = max(0.0, float(self._zero)) if options.start is None else options.start
+        ends_s = options.end if options.duration is None else begins_s + options.duration
+        chosen = SoundInput(opened, self._media, self._audio, is_strict, settings.threads, None)
+        run = SoundRun(find_decoding_ffmpeg(settings.ffmpeg), chosen, options, ends_s, repr(self))
+        reason = reason or f"libav lacks the protocol {opened.path.partition('://')[0]}"
+        return ProgramSound(*(run, self._form, repr(self), self._part(options), reason, settings.queue_items))
+
+    def _know(self, media: MediaInfo, choose: Callable[[MediaInfo], tuple[AudioInfo, SampleForm]]) -> None:
+        self._media = media
+        self._audio, self._form = choose(media)
+        self._zero = _first_s(media, self._audio)
+        self._zero_place = round(self._zero * self.sample_rate)
 
     @property
     def stream(self) -> AudioInfo:
@@ -296,7 +304,7 @@ class AudioDecoder(DecoderBase):
 
     @property
     def pid(self) -> int | None:
-        """Process id of the FFmpeg program; None before the first read has started it, and without one."""
+        """Process id of the FFmpeg program, or of an isolated libav; None before it has started, and without one."""
         return self._engine.pid
 
     @property
@@ -357,6 +365,14 @@ def _rows(matrix: ArrayLike, channels: int | None) -> tuple[tuple[float, ...], .
     return tuple(map(tuple, array.tolist()))
 
 
+def _chosen(
+    options: AudioDecodeOptions, rows: tuple[tuple[float, ...], ...] | None, media: MediaInfo
+) -> tuple[AudioInfo, SampleForm]:
+    """The audio stream to decode, and what is made of it."""
+    audio = chosen_audio(media, options.stream)
+    return audio, _form_of(audio, options, rows)
+
+
 def _form_of(
     audio: AudioInfo, options: AudioDecodeOptions, rows: tuple[tuple[float, ...], ...] | None
 ) -> SampleForm:
@@ -380,14 +396,23 @@ def _first_s(media: MediaInfo, audio: AudioInfo) -> Fraction:
     return round(Fraction(audio.start_s) / audio.time_base) * audio.time_base - exact_zero(media)
 
 
-def _why_program(
-    opened: Source, settings: DecoderSettings, input_options: Mapping[str, object], *, follow_playlists: bool
-) -> str | None:
+def _why_program(opened: Source, options: AudioDecodeOptions) -> str | None:
     """Why the FFmpeg program reads a source; None if libav does in this process."""
-    reasons = reasons_for_program(settings, input_options, follow_playlists=follow_playlists)
-    if told := [what for what, is_given in reasons.items() if is_given]:
+    if told := _only_by_program(options, options.input_options or {}):
         return f"the FFmpeg program reads with {' and '.join(told)}"
     return "the FFmpeg program reads pipes and devices" if endpoints.is_sequential(opened.url) else None
+
+
+def _check_isolated(opened: Source, options: AudioDecodeOptions) -> None:
+    given = options.input_options or {}
+    others = {name: value for name, value in given.items() if name not in opened.decryption}
+    if told := _only_by_program(options, others):
+        raise ValueError(f"isolated audio can't be combined with {' and '.join(told)}. Leave one of them out")
+
+
+def _only_by_program(options: AudioDecodeOptions, input_options: Mapping[str, object]) -> list[str]:
+    reasons = reasons_for_program(options.settings, input_options, follow_playlists=options.follow_playlists)
+    return [what for what, is_given in reasons.items() if is_given]
 
 
 def _opened_sound(opened: Source, opening: Callable[[], OpenSound]) -> OpenSound | None:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from av.video.format import names as video_formats  # type: ignore[attr-defined]
 
 from penstock._common.control_groups import whole_cpus
+from penstock._common.deadline import Deadline
 from penstock._common.messages import plural
 from penstock._common.reports import DecoderEngine, DecoderStats
 from penstock._decoding.from_child import FramesFromChild
 from penstock._decoding.open_video import MOST_THREADS
-from penstock._decoding.options import DecodeOptions
+from penstock._decoding.options import AudioDecodeOptions, DecodeOptions
 from penstock._decoding.pixels import NoPixels
 from penstock._decoding.plan import DecodePlan, plan_decode
 from penstock._decoding.sequence import SequenceFrame
@@ -27,7 +28,7 @@ from penstock._facts.isolation import Isolation
 from penstock._facts.probing import PATIENCE_S
 from penstock._facts.seeking import Clock
 from penstock._native import Reader
-from penstock.errors import ClosedError, DecoderError, TruncatedStreamError
+from penstock.errors import ClosedError, DecoderError, StalledError, TruncatedStreamError
 
 if TYPE_CHECKING:
     from penstock._common.types import Priority
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: What to say if it sends nothing.
+LATE = "libav's process delivered nothing"
 _CHILD = "penstock._decoding.confined_child"
 # Guessed: a process that has sent all frames says so within this time.
 END_GRACE_S = 5.0
@@ -116,6 +119,16 @@ class Confined(ChildSession):
             self.check_usable()
             raise
 
+    def answer(self, call: int, kind: type[T]) -> T:
+        """The answer to a call, which is of that type."""
+        printed = self.wait_for(self._answered, Deadline(None), LATE, call)
+        return self.isolation.answer(printed, kind, self.process)
+
+    def _answered(self, call: int, timeout_s: float) -> bytes:
+        if (printed := self.process.answer(call, timeout_s)) is None:
+            raise StalledError(LATE, timeout_s)
+        return printed
+
     def next_frame(self) -> tuple[int, int, Any] | None:
         """The number, the time and the bytes of the next frame; None at the end. Waits as long as it takes."""
         if (record := self._take(None)) is None:
@@ -132,7 +145,7 @@ class Confined(ChildSession):
     def finish(self) -> str | None:
         """Ends the process behind its last record. Returns what it says of the file, after the number of frames."""
         printed = self.process.answer(self._sending, END_GRACE_S)
-        self._kill()
+        self.end()
         self.check_usable()
         kind = cast("type[tuple[int, str | None]]", tuple[int, str | None])
         frames, warning = self.isolation.answer(printed or b"", kind, self.process, self.delivered)
@@ -142,9 +155,10 @@ class Confined(ChildSession):
 
     def _strange(self, frames: int) -> DecoderError:
         """The error if it has sent something else than it should, which ends it."""
-        self._kill()
-        reason = f"{self.isolation.path}: libav's process sent something else than frames"
-        return self.isolation.failure(f"{reason}, after {plural(frames, 'frame')}", self.process, frames)
+        self.end()
+        after = f", after {plural(frames, 'frame')}" if frames else ""
+        reason = f"{self.isolation.path}: libav's process sent something else than was asked for{after}"
+        return self.isolation.failure(reason, self.process, frames)
 
     @property
     def is_done(self) -> bool:
@@ -158,12 +172,13 @@ class Confined(ChildSession):
         if self._reader is not None:
             self._reader.close()
 
-    def _kill(self) -> None:
+    def end(self) -> None:
+        """Ends the process."""
         self.process.kill()
         self.process.wait(KILL_GRACE_S)
 
 
-class _Sequence(Confined):
+class SequenceSession(Confined):
     """Such a process that sends all frames.
 
     Args:
@@ -207,7 +222,7 @@ class _Sequence(Confined):
             raise self.isolation.failure(f"{path}: {reason}", self.process)
 
     def ask(self, question: str, kind: type[T], *arguments: object) -> T:
-        """The answer to one of `Questions`, by this process as long as it sends no frames."""
+        """The answer to one of `FileChecks`, by this process as long as it sends no frames."""
         about = self.plan.track.video.index, question, *arguments
         with self._lock:
             if self.is_closed or self._reader is not None:
@@ -234,17 +249,17 @@ class _Sequence(Confined):
         )
 
 
-class _Run(ChildRun[_Sequence]):
+class SequenceRun(ChildRun[SequenceSession]):
     """The frames of such a process, as a `Sequence` gives those of a file."""
 
     how = "in a process of its own"
 
-    def __init__(self, opened: Source, session: _Sequence) -> None:
+    def __init__(self, opened: Source, session: SequenceSession) -> None:
         super().__init__(opened)
         self._made = session
         self.session  # noqa: B018 - starts it
 
-    def _make_session(self) -> _Sequence:
+    def _make_session(self) -> SequenceSession:
         return self._made
 
     def advance(self) -> SequenceFrame:
@@ -254,19 +269,19 @@ class _Run(ChildRun[_Sequence]):
         self._count += 1
         return SequenceFrame(*frame)
 
-    def _judged(self, run: _Sequence) -> str | None:
+    def _judged(self, run: SequenceSession) -> str | None:
         return run.finish()
 
 
 class ConfinedEngine(FramesFromChild):
     """Decodes frames in sequence in such a process."""
 
-    def __init__(self, opened: Source, session: _Sequence) -> None:
-        run, isolation = _Run(opened, session), session.isolation
-        questions = isolation.about(session.plan.track.video.index, session.ask)
+    def __init__(self, opened: Source, session: SequenceSession) -> None:
+        run, isolation = SequenceRun(opened, session), session.isolation
+        checks = isolation.about(session.plan.track.video.index, session.ask)
         reason = "isolated=True: libav reads in a sandboxed process"
         facts = DecoderEngine("libav", reason, isolation.unconfined)
-        super().__init__(session.plan, run, questions, facts, NoPixels(session.frame_bytes))
+        super().__init__(session.plan, run, checks, facts, NoPixels(session.frame_bytes))
         self._session = session
 
     @property
@@ -281,7 +296,7 @@ def packed(options: DecodeOptions) -> str:
     return pickle.dumps(replace(options, isolated=False)).hex()
 
 
-def isolation_of(opened: Source, options: DecodeOptions) -> Isolation:
+def isolation_of(opened: Source, options: DecodeOptions | AudioDecodeOptions) -> Isolation:
     """The isolation of a decoder."""
     threads = options.settings.threads or min(whole_cpus(), MOST_THREADS)
     return Isolation.of(
@@ -293,4 +308,4 @@ def read_confined(
     opened: Source, options: DecodeOptions, choose: Callable[[MediaInfo], VideoInfo]
 ) -> ConfinedEngine:
     """Reads a file by libav in a process that confines itself."""
-    return ConfinedEngine(opened, _Sequence(isolation_of(opened, options), options, choose))
+    return ConfinedEngine(opened, SequenceSession(isolation_of(opened, options), options, choose))

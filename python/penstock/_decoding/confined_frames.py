@@ -11,10 +11,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from penstock._common.deadline import Deadline
-from penstock._decoding.confined_engine import END, RECORD, Confined, isolation_of, packed
+from penstock._decoding.confined_engine import END, LATE, RECORD, Confined, isolation_of, packed
 from penstock._decoding.random_access import RenumberedError
-from penstock._facts.completeness import End
-from penstock.errors import StalledError
+from penstock._facts.completeness import EndOfFile
 
 if TYPE_CHECKING:
     from penstock._decoding.options import DecodeOptions
@@ -23,13 +22,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_LATE = "libav's process delivered nothing"
 # Frames that are asked for at once. Chosen: their numbers fit into an empty pipe, so that nobody waits to ask.
 _ASKED = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ConfinedTimes:
     """When each frame of the file is shown, in units of the time base, and for how long the last one.
 
     And why frames seem to be missing at its end, and what is to be said of the file.
@@ -54,20 +52,20 @@ class ConfinedFrames:
 
     def __init__(self, opened: Source, options: DecodeOptions, frame_bytes: int) -> None:
         # The caller of `frames` has counted in the part.
-        self._start = partial(_Run, opened, options.of_all_frames, frame_bytes)
-        self._run: _Run | None = None
-        self._account: Shown | None = None
+        self._start = partial(_PlacesSession, opened, options.of_all_frames, frame_bytes)
+        self._run: _PlacesSession | None = None
+        self._account: ConfinedTimes | None = None
 
     @property
-    def account(self) -> Shown:
+    def account(self) -> ConfinedTimes:
         """The frames of the file, by the first process."""
         if self._account is None:
             self._account = self._running().shown
         return self._account
 
-    def end(self) -> End:
+    def end(self) -> EndOfFile:
         """What shows at the end of the file."""
-        return End(self.account.why_short, self.account.warning)
+        return EndOfFile(self.account.why_short, self.account.warning)
 
     def frames(self, places: Iterable[int]) -> Iterator[tuple[int, memoryview]]:
         """The frames at these places, each once, or twice, of which the second one counts.
@@ -95,7 +93,7 @@ class ConfinedFrames:
         if run is not None:
             run.close()
 
-    def _running(self) -> _Run:
+    def _running(self) -> _PlacesSession:
         if self._run is None:
             run = self._start()
             run.start()
@@ -103,7 +101,7 @@ class ConfinedFrames:
         return self._run
 
 
-class _Run(Confined):
+class _PlacesSession(Confined):
     """A process that sends frames at the places that it is asked for.
 
     Attributes:
@@ -111,7 +109,7 @@ class _Run(Confined):
     """
 
     # Set by `start`.
-    shown: Shown
+    shown: ConfinedTimes
 
     def __init__(self, opened: Source, options: DecodeOptions, frame_bytes: int) -> None:
         super().__init__(
@@ -128,22 +126,14 @@ class _Run(Confined):
         process.close_pipes()
 
     def connect(self) -> None:
-        self.shown = self._answer(self.process.call("shown", self._asked), Shown)
-
-    def _answer(self, call: int, kind: type[T]) -> T:
-        printed = self.wait_for(self._answered, Deadline(None), _LATE, call)
-        return self.isolation.answer(printed, kind, self.process)
-
-    def _answered(self, call: int, timeout_s: float) -> bytes:
-        if (printed := self.process.answer(call, timeout_s)) is None:
-            raise StalledError(_LATE, timeout_s)
-        return printed
+        self.shown = self.answer(self.process.call("shown", self._asked), ConfinedTimes)
 
     def frames(self, places: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
         """The frames at these places."""
+        # Twice at most: a frame may come again, once it was decoded without threads.
         self.has_answered, missing, left = False, {*places}, Counter(dict.fromkeys(places, 2))
         call = self.process.call("numbers", *places)
-        while (record := self.wait_for(self._take, Deadline(None), _LATE)) is not None:
+        while (record := self.wait_for(self._take, Deadline(None), LATE)) is not None:
             kind, place, _ = RECORD.unpack_from(record)
             if kind == END:
                 break
@@ -153,7 +143,8 @@ class _Run(Confined):
             missing.discard(place)
             yield place, self._frame(record, place)[2]
         self.has_answered = record is not None
-        renumbered = self._answer(call, cast("type[Shown | None]", Shown | None))
+        renumbered = self.answer(call, cast("type[ConfinedTimes | None]", ConfinedTimes | None))
+        # Once at most: otherwise a process that was taken over would have frames asked for without end.
         if renumbered is not None and not self._is_renumbered:
             self.shown, self._is_renumbered = renumbered, True
             raise RenumberedError

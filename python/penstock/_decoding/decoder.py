@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from penstock._common.keywords import explains
+from penstock._common.keywords import OF_SOURCE, explains, explains_as, given
 from penstock._common.messages import argument, warn
 from penstock._common.reports import Bottleneck, DecoderEngine, DecoderStats
-from penstock._common.types import HasDLPack, WritableData
+from penstock._common.types import WritableData
+from penstock._decoding.any_frame import AnyFrameBase
 from penstock._decoding.audio import AudioDecoder
-from penstock._decoding.engines import input_of, read_by_libav, read_by_program, why_program
+from penstock._decoding.engines import read_by_libav, read_by_program, why_program
 from penstock._decoding.frames_at_rate import FramesAtRate
-from penstock._decoding.frames_by_number import FramesByNumber, why_early
 from penstock._decoding.image_files import ImageFiles, VideoSource
-from penstock._decoding.image_frames import images_by_number, open_images, read_images, wanted_images
+from penstock._decoding.image_frames import open_images, read_images
 from penstock._decoding.libav_engine import LibavEngine
-from penstock._decoding.options import AudioOptions, DecodeOptions, Fit, FloatType
-from penstock._decoding.pixels import NoPixels, Pixels
+from penstock._decoding.options import DecodeOptions, Fit, FloatType, SampleType
 from penstock._decoding.plan import lost_bits, unmapped_hdr
-from penstock._decoding.program_engine import changes_frames
-from penstock._decoding.random_access import RandomAccess
-from penstock._decoding.session import DecoderBase
 from penstock._decoding.video_frame import VideoFrame, frame_of
 from penstock._facts.info import MediaInfo, VideoInfo
 from penstock._facts.opening import times_may_jump
 from penstock._facts.seeking import Clock
 from penstock._facts.source import MediaSource, Source
-from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT
 from penstock._ffmpeg.command.settings import (
     DEFAULT_DECODER_SETTINGS,
@@ -44,19 +39,13 @@ from penstock._native import AppliedPolicy
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+    from numpy.typing import ArrayLike
     from typing_extensions import Buffer
 
-    from penstock._decoding.frames_by_number import FramesAnywhere
-    from penstock._decoding.libav_engine import Made
-    from penstock._decoding.pixels import Arrays
+    from penstock._decoding.libav_engine import RawFrame
 
 
-_Out = TypeVar("_Out", bound="WritableData | HasDLPack")
-
-
-class Decoder(DecoderBase):
+class Decoder(AnyFrameBase):
     """Reads a video as NumPy arrays: its frames in order, or any frame by its number or time.
 
     ```python
@@ -249,9 +238,8 @@ class Decoder(DecoderBase):
         files = ImageFiles.of(source, options.rate)
         opened: Any = files or Source.of(cast("MediaSource", source), options.given_input)
         self._opened = opened
+        # The times of images are those of this rate: nothing is repeated or left out.
         self._options = options if files is None else replace(options, fps=None)
-        self._by_number: FramesByNumber | None = None
-        self._length: int | None = None  # once known, without `count`
         self._last = -1, -math.inf  # the number and time of the last frame in iteration
         self._is_order_said = False
         self._images = None if files is None else open_images(files, self._options)
@@ -266,17 +254,18 @@ class Decoder(DecoderBase):
         self._plan = self._engine.plan
         video = self._plan.track.video
         self._clock = Clock(self._plan.track.media, video)
-        said = unmapped_hdr(video, self._plan.layout, self._options)
-        if said is None and size is None and not filters:
-            said = lost_bits(video, pixel_format)
-        if said:
-            warn(f"{self._opened.path}: {said}")
+        warning = unmapped_hdr(video, self._plan.layout, self._options)
+        if warning is None and size is None and not filters:
+            warning = lost_bits(video, pixel_format)
+        if warning:
+            warn(f"{self._opened.path}: {warning}")
 
     def _engine_of(self, opened: Source) -> LibavEngine:
         options = self._options
         if options.fps is not None:
             self._check_by_number()
             self._check_file("fps", f"Pass {argument('filters', f'fps={options.fps}')}")
+            # The grid of the rate chooses among all frames, by their times.
             options = options.of_all_frames
         if (reason := why_program(opened, options)) is None:
             return read_by_libav(opened, options)
@@ -391,6 +380,7 @@ class Decoder(DecoderBase):
         return self._read_at_rate()
 
     def _read_at_rate(self) -> VideoFrame | None:
+        # Otherwise two threads would get the same frame.
         with self._at_rate:
             self._make_ahead()
             frame = self._made_ahead.pop(self._next_number, None)
@@ -429,243 +419,77 @@ class Decoder(DecoderBase):
             view.cast("B")[:] = frame.data.cast("B")
         return self.frame_bytes
 
-    def audio(self, **options: Unpack[AudioOptions]) -> AudioDecoder:
+    @explains_as(AudioDecoder.__init__)
+    def audio(
+        self,
+        *,
+        stream: int | None = OF_SOURCE,
+        sample_rate: int | None = OF_SOURCE,
+        channels: int | None = OF_SOURCE,
+        dtype: SampleType = OF_SOURCE,
+        matrix: ArrayLike | None = OF_SOURCE,
+        start: float | None = OF_SOURCE,
+        end: float | None = OF_SOURCE,
+        duration: float | None = OF_SOURCE,
+        conceal_errors: bool = OF_SOURCE,
+        follow_playlists: bool = OF_SOURCE,
+        input_options: Mapping[str, object] | None = OF_SOURCE,
+        isolated: bool | Literal["strict"] = OF_SOURCE,
+        settings: DecoderSettings = OF_SOURCE,
+    ) -> AudioDecoder:
         """Returns a decoder for the audio of the same file, from the first frame to the same `end`.
 
         Without a `start`, the audio begins with the file, with silence where the picture comes before the audio; with
-        `fps`, at 0 s, as the frames do. If this decoder's settings name an FFmpeg program, that decodes it, unless you
-        pass another one in ``settings``. Of this decoder's ``input_options``, only the key of an encrypted file is
-        used.
-
-        Args:
-            options: arguments of `AudioDecoder`.
-
-        Raises:
-            ValueError: if the decoder is `isolated`.
+        `fps`, at 0 s, as the frames do. The audio of an `isolated` decoder is isolated as well. If the settings of
+        another decoder name an FFmpeg program, that decodes the audio, unless you pass another one in ``settings``. Of
+        this decoder's ``input_options``, only the key of an encrypted file is used. The arguments are those of
+        `AudioDecoder`.
         """
-        if self._options.isolated:
-            raise ValueError(
-                "an isolated decoder can't read audio. Use AudioDecoder(path), which isn't isolated"
-            )
         media = self._plan.track.media
         if self._images is not None:
             raise DecoderError(f"{media.path} has no audio track, because it is an image sequence")
-        start, end = self._options.start, self._options.end
+        begin, until = self._options.start, self._options.end
         if self._options.fps is not None:
-            start = start or 0.0
-        elif start:
-            start = self._begins_s(start)
+            begin = begin or 0.0
+        elif begin:
+            begin = self._begins_s(begin)
+        # A file may begin before its zero, with samples that nobody hears: those of AAC's priming, for instance.
         elif (first_s := (media.start_s or 0.0) - media.zero_s) >= 0:
-            start = first_s if end is None or first_s < end else 0.0
-        given: AudioOptions = {
-            "start": start,
-            "end": None if "duration" in options else end,
+            begin = first_s if until is None or first_s < until else 0.0
+        options = given(
+            stream=stream,
+            sample_rate=sample_rate,
+            channels=channels,
+            dtype=dtype,
+            matrix=matrix,
+            start=start,
+            end=end,
+            duration=duration,
+            conceal_errors=conceal_errors,
+            follow_playlists=follow_playlists,
+            input_options=input_options,
+            isolated=isolated,
+            settings=settings,
+        )
+        options = {
+            "start": begin,
+            "end": None if "duration" in options else until,
             "follow_playlists": self._options.follow_playlists,
             "input_options": self._opened.decryption,
-        }
-        given.update(options)
-        settings = given.get("settings", DEFAULT_DECODER_SETTINGS)
-        if settings.ffmpeg is None and (program := self._options.settings.ffmpeg) is not None:
-            given["settings"] = replace(settings, ffmpeg=program)
-        return AudioDecoder(self._opened, **given)
+            "isolated": self._options.isolated,
+        } | options
+        chosen = options.get("settings", DEFAULT_DECODER_SETTINGS)
+        program = None if options["isolated"] else self._options.settings.ffmpeg
+        if chosen.ffmpeg is None and program is not None:
+            options["settings"] = replace(chosen, ffmpeg=program)
+        return AudioDecoder(self._opened, **options)
 
     def _begins_s(self, start: float) -> float:
         """The time of the first frame of a part; `start` if it has none."""
-        if (begins := self._engine.questions.begins(start)) is not None:
+        if (begins := self._engine.checks.begins(start)) is not None:
             return begins.shown_s
         pts = self._engine.first_pts()
         return start if pts is None else self._clock.time_s(pts)
-
-    @overload
-    def __getitem__(self, key: SupportsIndex, /) -> VideoFrame: ...
-    @overload
-    def __getitem__(self, key: slice, /) -> list[VideoFrame]: ...
-    def __getitem__(self, key: SupportsIndex | slice, /) -> VideoFrame | list[VideoFrame]:
-        """Returns the frame of this number, from 0, or from the end if it's negative; for a slice, a list of frames.
-
-        ```python
-        with Decoder("in.mp4") as decoder:
-            first, last = decoder[0], decoder[-1]
-            every_tenth = decoder[::10]  # a list
-        ```
-
-        The frame has the same pixels as in iteration, and the iteration doesn't move. libav decodes the frame, in this
-        process unless the decoder is `isolated`. Number i is the i-th frame of iteration. The first use that
-        asks for more than frame 0 reads all packets of the file: see `batch`.
-
-        Raises:
-            IndexError: if the video has fewer frames.
-            DecoderError: if the frame is damaged, or the file has changed.
-            ValueError: if the source is no regular file, or the decoder has `filters`, `input_options` or
-                `follow_playlists`.
-        """
-        return self._frames()[key]
-
-    def _check_file(self, what: str, remedy: str) -> None:
-        if self._images is None and endpoints.identity(self._opened.url) is None:
-            raise ValueError(f"{what} needs a regular file, which {self._opened.path} is not. {remedy}")
-
-    @property
-    def times_s(self) -> npt.NDArray[np.float64]:
-        """The times of all frames in seconds, as `VideoFrame.time_s` counts, in an array of float64.
-
-        No frame is converted. What it costs, and what it needs, is as for `batch`.
-
-        Raises:
-            DecoderError, ClosedError, ValueError: as for ``decoder[number]``.
-        """
-        self._check_file("times_s", "Iterate over the decoder, and use frame.time_s")
-        return self._frames().times_s()
-
-    def index_at(self, time_s: float | Fraction) -> int:
-        """Returns the number of the frame that `frame_at` returns, without decoding it.
-
-        Raises:
-            ValueError: if `time_s` is negative or not finite; or as for `times_s`.
-            DecoderError, ClosedError: as for ``decoder[number]``.
-        """
-        self._check_file("index_at()", "Iterate over the decoder, and use frame.time_s")
-        return self._frames().index_at(time_s)
-
-    def frame_at(self, time_s: float | Fraction) -> VideoFrame:
-        """Returns the frame that is on screen at `time_s`; the last one after the end.
-
-        A time means the frame that is on screen then: the last one that isn't later, or the first of the video if all
-        are.
-
-        ```python
-        with Decoder("in.mp4") as decoder:
-            frame = decoder.frame_at(1.5)
-            print(frame.index, frame.time_s)
-        ```
-
-        Args:
-            time_s: time in seconds, as `VideoFrame.time_s` counts. ``number / rate`` returns that frame, even if the
-                file rounds its times (to 1 ms in Matroska, for instance) and shows the frame that much later.
-
-        Raises:
-            ValueError: if `time_s` is negative or not finite; or as for ``decoder[number]``.
-            DecoderError, ClosedError: as for ``decoder[number]``.
-        """
-        return self._frames().frame_at(time_s)
-
-    @overload
-    def batch(
-        self,
-        indices: Iterable[SupportsIndex] | None = None,
-        out: None = None,
-        *,
-        times_s: Iterable[float | Fraction] | None = None,
-    ) -> npt.NDArray[Any]: ...
-    @overload
-    def batch(
-        self,
-        indices: Iterable[SupportsIndex] | None = None,
-        *,
-        out: _Out,
-        times_s: Iterable[float | Fraction] | None = None,
-    ) -> _Out: ...
-    @overload
-    def batch(self, indices: Iterable[SupportsIndex], out: _Out) -> _Out: ...
-    def batch(
-        self,
-        indices: Iterable[SupportsIndex] | None = None,
-        out: Any = None,
-        *,
-        times_s: Iterable[float | Fraction] | None = None,
-    ) -> Any:
-        """Returns the frames of these numbers or times, in this order, as one array of frames × `shape`.
-
-        ```python
-        with Decoder("in.mp4", size=(224, 224)) as decoder:
-            batch = decoder.batch([7, 3, 3, -1])  # 4 × 224 × 224 × 3
-            decoder.batch(range(4), out=batch)  # into memory that you have
-            decoder.batch(times_s=[0.5, 1.25])  # as frame_at returns them
-        ```
-
-        Each GOP is decoded once. Frames between the ones that you want aren't converted or copied. In H.264, H.265, AV1
-        and MPEG-2, they aren't decoded either if no other frame is made of them, as of many B-frames. If a batch
-        follows the previous one in the file, decoding continues from there. libav uses one thread per CPU, at most 16,
-        without the GIL. In the child of a ``fork``, and after pickling, the file is opened again.
-
-        The first use finds out which packet holds which frame. It reads all packets, if their times name the frames. It
-        decodes the whole file once if they don't: in raw streams, AVI with B-frames, VP8 and MPEG-4, or if each field
-        has its own packet, or if the times contradict each other. If iteration has come to the end, nothing is read or
-        decoded again.
-
-        Args:
-            indices: numbers of the frames, from 0, or from the end if negative. A number may occur several times.
-            times_s: times in seconds, as for `frame_at`, instead of `indices`.
-            out: array to write to and return, of frames × `shape` and `dtype`: a writable array, such as shared memory;
-                or a tensor of PyTorch, on the CPU or a GPU, or an array of CuPy, to which each frame is copied as soon
-                as it's decoded. After an error, its content is undefined. None returns a new array. If the previous
-                batch had as many frames, the array is in recycled memory, which returns to the decoder when you drop
-                the last array on it. The memory of two batches is kept until `close`. ``torch.from_numpy`` makes a
-                tensor of the array without a copy.
-
-        Raises:
-            IndexError, DecoderError, ClosedError: as for ``decoder[number]``.
-            ValueError: if `out` has another shape or dtype; or as for ``decoder[number]``.
-            BufferError, TypeError: if `out` is read-only, as JAX's arrays are, or isn't an array.
-            TypeError: if you pass both `indices` and `times_s`, or neither.
-        """
-        if indices is not None and times_s is None:
-            return self._frames().batch(indices, out)
-        if indices is None and times_s is not None:
-            return self._frames().batch_at(times_s, out)
-        raise TypeError(
-            "batch takes either indices or times_s. Pass batch([0, 7]) or batch(times_s=[0.0, 0.5])"
-        )
-
-    def _check_by_number(self) -> None:
-        """Checks that no option keeps frames from being read by number."""
-        options = self._options
-        given = {
-            "filters": options.filters,
-            "input_options": options.given_input,
-            "follow_playlists": options.follow_playlists,
-            # Another build of FFmpeg, whose frames may differ.
-            "settings": options.isolated and why_program(self._opened, options) and options.settings,
-        }
-        what, remedy = "decoder[i], frame_at() and batch() don't", "Iterate over the decoder instead"
-        if options.fps is not None:
-            what, remedy = (
-                f"{argument('fps', float(options.fps))} doesn't",
-                f"Pass {argument('filters', 'fps=…')} without {argument('fps')}",
-            )
-        for name, value in given.items():
-            if value:
-                raise ValueError(f"{what} support {argument(name, value)}. {remedy}")
-
-    def _frames(self) -> FramesByNumber:
-        """The frames by number, from the first use on."""
-        self._engine.check_open()
-        if self._by_number is None or self._by_number.is_inherited:
-            self._check_by_number()
-            options = self._options
-            if self._images is not None:
-                self._by_number = images_by_number(self._images, self._plan)
-                return self._by_number
-            self._by_number = self._frames_of_file(options)
-        return self._by_number
-
-    def _frames_of_file(self, options: DecodeOptions) -> FramesByNumber:
-        file: FramesAnywhere
-        pixels: Arrays
-        first, why = None, None
-        if options.isolated:
-            from penstock._decoding.confined_frames import ConfinedFrames
-
-            file = confined = ConfinedFrames(self._opened, options, self.frame_bytes)
-            pixels, why = NoPixels(self.frame_bytes), confined.end
-        else:
-            first, video = self._engine.lend() or (None, None)
-            chosen = input_of(self._plan.track, options, self._plan.decoder)
-            file, pixels = RandomAccess(chosen, self._engine.account, video), Pixels(self._plan)
-            why = None if options.conceal_errors else partial(why_early, self._plan.track, file)
-        if options.rate is None:
-            return FramesByNumber(self._plan, file, pixels, first, why)
-        return FramesAtRate(self._plan, file, pixels, options, why)
 
     def close(self) -> None:
         """Closes the file, and ends the FFmpeg program at once if one reads. Delivered frames stay valid.
@@ -674,53 +498,11 @@ class Decoder(DecoderBase):
         closes the file after the current packet, and its call raises `ClosedError`.
         """
         self._engine.close()
-        if self._by_number is not None and not self._by_number.is_inherited:
+        if self._by_number is not None:
             self._by_number.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(Decoder, self._opened, **self._options.arguments), ()
-
-    def __len__(self) -> int:
-        """Returns the number of frames that iteration returns in total, so that ``tqdm(decoder)`` works.
-
-        The number comes from the header of an MP4 or QuickTime file. For other files, and with `start`, `end` or `fps`,
-        the first use reads all of the file's packets. It never decodes the file: see `count_frames`.
-
-        Raises:
-            TypeError: if the number isn't known. The message says why.
-        """
-        unknown, options = "the number of frames is unknown", self._options
-        if self._images is not None and self._length is None:
-            self._length = len(wanted_images(self._images, self._plan))
-        if options.filters or changes_frames(options.given_input):
-            raise TypeError(f"{unknown}, because `filters` or `input_options` may change it")
-        if not self.closed and (self._by_number is not None or self._engine.account is not None):
-            return self.count_frames()
-        if self._length is None:
-            start = options.start if options.fps is not None else self._plan.options.start
-            rate = None if options.fps is None else str(options.fps)
-            self._length = self._engine.questions.frames(start, options.end, rate)
-        if self._length is None:
-            by_program = self.engine.name == "ffmpeg"
-            count = "sum(1 for _ in decoder)" if by_program else "decoder.count_frames()"
-            raise TypeError(f"{unknown}, because the file doesn't say. Use {count}, which decodes all of it")
-        return self._length if options.count is None else min(self._length, options.count)
-
-    def count_frames(self) -> int:
-        """Returns the number of frames that iteration returns in total, and decodes the file once if it must.
-
-        ``len(decoder)`` is the same number, but raises a `TypeError` where only decoding shows it: because a packet may
-        hold no frame, or a field (VP8, MPEG-4, interlaced H.264), or because packets have no times (AVI, raw streams).
-        What this finds out is kept for ``len(decoder)`` and ``decoder[number]``. If the file is damaged, damaged frames
-        count, too.
-
-        Raises:
-            DecoderError, ClosedError, ValueError: as for ``decoder[number]``.
-        """
-        return len(self._frames())
-
-    def __bool__(self) -> bool:
-        return True  # whatever `len` is
 
     def __next__(self) -> VideoFrame:
         frame = self._read()
@@ -747,7 +529,7 @@ class Decoder(DecoderBase):
         if (engine := getattr(self, "_engine", None)) is not None:
             engine.end_collected()
 
-    def _framed(self, made: Made | None) -> VideoFrame | None:
+    def _framed(self, made: RawFrame | None) -> VideoFrame | None:
         """The frame with its time. Warns at the end, once, at the line that read or iterates."""
         engine = self._engine
         if made is None:
@@ -759,6 +541,7 @@ class Decoder(DecoderBase):
         if made.pts is not None:
             index, pts = self._last
             if index < made.index:  # otherwise another thread was quicker
+                # Filters may give frames any times.
                 if made.pts <= pts and not self._options.filters:
                     self._warn_of_order(made.index, self._clock.time_s(made.pts))
                 self._last = made.index, made.pts

@@ -16,12 +16,13 @@ from penstock._decoding.plan import DecodePlan, alpha_decoder, as_stored, plan_d
 from penstock._decoding.program_engine import ProgramEngine
 from penstock._decoding.sequence import Sequence, SequenceFrame
 from penstock._decoding.session import numbered_stream
+from penstock._facts.beginnings import Beginning, read_beginnings
 from penstock._facts.completeness import INDEX_IS_LAST
+from penstock._facts.file_checks import FileChecks
 from penstock._facts.info import MediaInfo, Track, VideoInfo, check_decodable, check_no_grid, without_decoder
 from penstock._facts.opening import are_found, lacks_protocol, open_media
 from penstock._facts.part import Part
-from penstock._facts.probing import PATIENCE_S, Beginning, answer_of, info_of, probe, read_beginnings
-from penstock._facts.questions import Questions
+from penstock._facts.probing import PATIENCE_S, answer_of, info_of, probe
 from penstock._facts.source import Source
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.capabilities import find_decoding_ffmpeg
@@ -43,9 +44,9 @@ def why_program(opened: Source, options: DecodeOptions) -> str | None:
     reasons = {"filters": options.filters} | reasons_for_program(
         options.settings, options.given_input, follow_playlists=options.follow_playlists
     )
-    if told := [what for what, is_given in reasons.items() if is_given]:
+    if given := [reason for reason, is_given in reasons.items() if is_given]:
         isolated = ["isolated=True"] if options.isolated else []
-        return f"the FFmpeg program reads with {' and '.join([*isolated, *told])}"
+        return f"the FFmpeg program reads with {' and '.join([*isolated, *given])}"
     if endpoints.is_sequential(opened.url):
         return "the FFmpeg program reads pipes and devices"
     return None
@@ -91,6 +92,7 @@ def _fetched(opened: Source, options: DecodeOptions) -> tuple[Source, MediaInfo]
             # No packet came of an MP4 file whose index is at its end.
             if media.best_video is not None and media.best_video.pixel_format is not None:
                 return source, media
+    # The caller opens the URL again, and lets FFmpeg seek in it.
     source.close()
     return None
 
@@ -107,12 +109,12 @@ def _read_probed(
     if is_unread and opened.single_pass is not None and containers.known(media.container).has_boxes:
         raise DecoderError(f"no frame can be read from {media.path} in order: {INDEX_IS_LAST}")
     video, source, sandbox = chosen_video(media, options), opened.url, None
-    questions = Questions(Track(source, media, video))
+    checks = FileChecks(Track(source, media, video))
     if isolation is not None:
-        source, sandbox, questions = isolation.file.url, isolation.sandbox, isolation.about(video.index)
+        source, sandbox, checks = isolation.file.url, isolation.sandbox, isolation.about(video.index)
     # If it begins at the time of a frame, FFmpeg drops all frames before it.
-    rate = questions.even_rate()
-    begins = None if options.start is None or rate else questions.begins(options.start)
+    rate = checks.even_rate()
+    begins = None if options.start is None or rate else checks.begins(options.start)
     if begins is not None:
         options = replace(options, start=begins.shown_s)
     keyframe_s = None if begins is None else begins.keyframe_s
@@ -121,7 +123,7 @@ def _read_probed(
     is_made_here = isolation is None and _is_made_here(opened, plan)
     stored = as_stored(program, track, plan) if is_made_here else None
     return ProgramEngine(
-        *(program, opened, plan, reason, questions, isolation, stored), knows_first=begins is not None
+        *(program, opened, plan, reason, checks, isolation, stored), knows_first=begins is not None
     )
 
 
@@ -174,10 +176,10 @@ def _probed(opened: Source, options: DecodeOptions) -> _Opened:
 
 def _opened_quickly(opened: Source, options: DecodeOptions) -> _Opened:
     """Opens a file as `_opened_once`, without a frame that libav decodes for facts. Again with it, if none is there."""
-    found = _opened_once(opened, options, decodes_first=True)
-    if isinstance(found[2], SequenceFrame) or are_found(found[1].video.container):
-        return found
-    found[1].close()
+    track, sequence, ahead = _opened_once(opened, options, decodes_first=True)
+    if isinstance(ahead, SequenceFrame) or are_found(sequence.video.container):
+        return track, sequence, ahead
+    sequence.close()
     return _opened_once(opened, options)
 
 
@@ -187,6 +189,7 @@ def _opened_once(opened: Source, options: DecodeOptions, *, decodes_first: bool 
     sequence = Sequence(chosen, video=opened_video)
     ahead: SequenceFrame | DecoderError | None = None
     try:
+        # A decoder gives the first frame some packets later.
         while (frame := sequence.advance()) is None:
             pass
         ahead, beginnings[chosen.index].frame = frame, frame.samples
@@ -255,6 +258,7 @@ def input_of(track: Track, options: DecodeOptions, decoder: str | None) -> Video
 def chosen_video(media: MediaInfo, options: DecodeOptions) -> VideoInfo:
     """The video stream to decode."""
     video, stream = media.best_video, options.stream
+    # Whoever passes a number wants that tile.
     if stream is None:
         check_no_grid(media)
     if stream is not None and media.video:

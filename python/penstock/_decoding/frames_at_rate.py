@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock._decoding.options import DecodeOptions
     from penstock._decoding.pixels import Arrays
     from penstock._decoding.plan import DecodePlan
-    from penstock._facts.completeness import End
+    from penstock._facts.completeness import EndOfFile
 
 # Bytes of the frames that iteration makes at once, and how many they are at most. Chosen: libav's threads go on
 # meanwhile, and a caller who stops has not waited for many.
@@ -41,7 +41,7 @@ class FramesAtRate(FramesByNumber):
         file: FramesAnywhere,
         pixels: Arrays,
         options: DecodeOptions,
-        why_early: Callable[[], End] | None,
+        why_early: Callable[[], EndOfFile] | None,
     ) -> None:
         super().__init__(plan, file, pixels, why_early=why_early)
         assert options.rate is not None
@@ -50,7 +50,7 @@ class FramesAtRate(FramesByNumber):
         self._shown_by: object = None  # the times of the file's frames that `_shown` was found by
 
     def __len__(self) -> int:
-        with self._lock:
+        with self._turn():
             return len(self._numbers())
 
     def times_s(self) -> npt.NDArray[np.float64]:
@@ -60,7 +60,7 @@ class FramesAtRate(FramesByNumber):
     def index_at(self, time_s: float | Fraction) -> int:
         """As `Decoder.index_at`."""
         check_time(time_s)
-        with self._lock:
+        with self._turn():
             return self._at(time_s)
 
     def frame_at(self, time_s: float | Fraction) -> VideoFrame:

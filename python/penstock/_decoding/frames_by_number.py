@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -11,19 +10,18 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar
-from weakref import WeakMethod
 
 import numpy as np
 import numpy.typing as npt
 from av.error import FFmpegError as LibavError
 
 from penstock._common.messages import plural, warn
-from penstock._common.ownership import Closable
 from penstock._common.shortage import error_of_libav
 from penstock._common.tensors import memory_of_out
 from penstock._decoding.random_access import RandomAccess, RenumberedError
+from penstock._decoding.turns import OneAtATime
 from penstock._decoding.video_frame import VideoFrame, frame_of
-from penstock._facts.completeness import Delivered, End, end_of
+from penstock._facts.completeness import Delivered, EndOfFile, end_of
 from penstock._facts.part import latest_of, place_at
 from penstock._facts.seeking import Clock, last_pts
 from penstock._ffmpeg.command.settings import check_place
@@ -43,7 +41,7 @@ T = TypeVar("T")
 _KEPT_BATCHES = 2
 
 
-class Times(Protocol):
+class ShownTimes(Protocol):
     """When each frame is shown, in units of the stream's time base."""
 
     @property
@@ -61,7 +59,7 @@ class FramesAnywhere(Protocol):
     """What frames are taken of by their numbers: a `RandomAccess`, pictures, or a confined process."""
 
     @property
-    def account(self) -> Times:
+    def account(self) -> ShownTimes:
         """When each is shown."""
 
     def frames(self, places: Iterable[int]) -> Iterator[tuple[int, Any]]:
@@ -71,39 +69,7 @@ class FramesAnywhere(Protocol):
         """Closes the file."""
 
 
-class _Turns:
-    """A lock, behind whose use something is done, also if a signal handler asks for that while its thread has the lock.
-
-    Args:
-        end: that, while nobody else has the lock: a method of the object that has this one.
-    """
-
-    def __init__(self, end: Callable[[], None]) -> None:
-        # Weak: otherwise that object would wait for the garbage collector.
-        self._lock, self._end, self._holder = threading.Lock(), WeakMethod(end), 0
-
-    def __enter__(self) -> None:
-        if self._holder == threading.get_ident():
-            raise RuntimeError("a signal handler can't read from a decoder that its thread is reading")
-        self._lock.acquire()
-        self._holder = threading.get_ident()
-
-    def __exit__(self, *_: object) -> None:
-        self._holder = 0
-        self._lock.release()
-        self.end()
-
-    def end(self) -> None:
-        """Does that, now or when whoever has the lock is done."""
-        if self._lock.acquire(blocking=False):
-            try:
-                if (end := self._end()) is not None:
-                    end()
-            finally:
-                self._lock.release()
-
-
-class FramesByNumber(Closable):
+class FramesByNumber(OneAtATime):
     """The frames that a decode gives, in any order.
 
     Args:
@@ -123,30 +89,27 @@ class FramesByNumber(Closable):
         file: FramesAnywhere,
         pixels: Arrays,
         first: SequenceFrame | None = None,
-        why_early: Callable[[], End] | None = None,
+        why_early: Callable[[], EndOfFile] | None = None,
     ) -> None:
         super().__init__()
         self._first, self._why_early = first, why_early
         self.why_short: str | None = None
         self._plan, self._media = plan, plan.track.media
-        self._time_base = plan.track.video.time_base
         self._clock = Clock(self._media, plan.track.video)
         self._file, self._pixels = file, pixels
         # For how many frames the last batch was, and memory for such batches, if there were several.
         self._batches: tuple[int, _SlotPool | None] = 0, None
-        self._lock = _Turns(self._release)
-        self._is_released = False
         self._places: range | None = None
         # For each frame, the latest time of the frames up to it.
         self._latest: npt.NDArray[np.int64] = np.empty(0, np.int64)
 
     def __len__(self) -> int:
         """As `Decoder.count_frames`."""
-        with self._lock:
+        with self._turn():
             return len(self._frame_places())
 
     @property
-    def times(self) -> Times:
+    def times(self) -> ShownTimes:
         """When each frame of the file is shown, whatever part of it is wanted."""
         return self._account
 
@@ -155,9 +118,10 @@ class FramesByNumber(Closable):
 
     def _numbered(self, call: Callable[[], T]) -> T:
         """Calls a function; again, if numbers turn out to stand for other frames."""
-        with self._lock:
+        with self._turn():
             try:
                 return call()
+            # There is another account now, which was made by decoding: it doesn't change again.
             except RenumberedError:
                 self._places = None
                 return call()
@@ -176,7 +140,7 @@ class FramesByNumber(Closable):
 
     def times_s(self) -> npt.NDArray[np.float64]:
         """As `Decoder.times_s`."""
-        with self._lock:
+        with self._turn():
             places = self._frame_places()
             pts = self._file.account.pts[places.start : places.stop]
         return np.array([*map(self._clock.time_s, pts)], np.float64)
@@ -184,7 +148,7 @@ class FramesByNumber(Closable):
     def index_at(self, time_s: float | Fraction) -> int:
         """As `Decoder.index_at`."""
         check_time(time_s)
-        with self._lock:
+        with self._turn():
             return self._index_at(time_s)
 
     def _index_at(self, time_s: float | Fraction) -> int:
@@ -214,6 +178,7 @@ class FramesByNumber(Closable):
         shape, dtype = (len(numbers), *self._plan.delivered.shape), np.dtype(self._plan.delivered.dtype)
         out = self._memory(shape, dtype) if out is None else out
         memory, put = memory_of_out(out, shape, dtype)
+        # A number that occurs several times is decoded once, and copied.
         places: dict[int, list[int]] = {}
         for place, number in enumerate(numbers):
             places.setdefault(number, []).append(place)
@@ -238,17 +203,11 @@ class FramesByNumber(Closable):
             self._batches = count, pool
         return np.frombuffer(memoryview(pool.take()), dtype).reshape(shape)
 
-    def close(self) -> None:
-        """Closes the file, or lets the thread do it that reads. Delivered frames stay valid."""
-        self._is_closed = True
-        self._lock.end()
-
-    def _release(self) -> None:
-        if self._is_closed and not self._is_released:
-            self._is_released, self._first = True, None
-            self._file.close()
-            self._pixels.close()
-            self._batches = 0, None
+    def _free(self) -> None:
+        self._first = None
+        self._file.close()
+        self._pixels.close()
+        self._batches = 0, None
 
     def _one(self, number: int) -> VideoFrame:
         return dict(self.decoded([number]))[number]
@@ -303,6 +262,7 @@ class FramesByNumber(Closable):
 
     def _number(self, index: SupportsIndex) -> int:
         """The number that an index from either end stands for."""
+        # It needs no account, for which all packets would be read.
         if (number := index_of(index)) == 0 and self._first is not None:
             return 0
         return number_of(number, len(self._frame_places()), self._plan.options)
@@ -318,16 +278,17 @@ class FramesByNumber(Closable):
         return self._places
 
     @property
-    def _account(self) -> Times:
+    def _account(self) -> ShownTimes:
         """The file's. The first use warns if frames seem to be missing."""
+        # One warning is enough, whatever is asked for later.
         account, why_early, self._why_early = self._file.account, self._why_early, None
         if why_early is not None:
             end = why_early()
-            self.why_short, said = end.reason, end.warning
+            self.why_short, warning = end.reason, end.warning
             if end.reason is not None:
-                said = f"{end.reason}. decoder[i] only returns the frames before that"
-            if said is not None:
-                warn(f"{self._media.path}: {said}")
+                warning = f"{end.reason}. decoder[i] only returns the frames before that"
+            if warning is not None:
+                warn(f"{self._media.path}: {warning}")
         return account
 
 
@@ -344,6 +305,7 @@ def number_of(index: SupportsIndex, count: int, options: DecodeOptions) -> int:
 def index_of(number: SupportsIndex) -> int:
     """A number of a frame, as an int."""
     try:
+        # Not by `range`, whose error speaks of slices.
         return operator.index(number)
     except TypeError:
         raise TypeError(
@@ -361,7 +323,7 @@ def check_time(time_s: float | Fraction) -> None:
         raise type(error)(f"time_s must be one time in seconds, at least 0, not {time_s!r}") from None
 
 
-def why_early(track: Track, file: RandomAccess) -> End:
+def why_early(track: Track, file: RandomAccess) -> EndOfFile:
     """What shows at the end of the file."""
     times = np.array(file.account.pts, np.float64) * float(track.video.time_base)
     longest_s = np.diff(times).max(initial=0.0)

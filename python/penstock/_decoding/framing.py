@@ -63,6 +63,7 @@ class Framing:
         delivered = _delivered_size((width, height), size)
         scaled = delivered
         if options.fit != "stretch":
+            # The picture covers the frame if it is as large in both directions, and fits in if it is as small.
             choose = max if options.fit == "cover" else min
             factor = choose(Fraction(delivered[0], width), Fraction(delivered[1], height))
             scaled = max(1, round(width * factor)), max(1, round(height * factor))
@@ -132,6 +133,7 @@ class Framing:
         if self.made == self.scaled:
             return crop
         steps = chroma_steps(delivered)
+        # At a whole chroma sample: FFmpeg's filter can't cut through one.
         left, top = (
             (scaled - made) // 2 // step * step
             for scaled, made, step in zip(self.scaled, self.made, steps, strict=True)
@@ -213,6 +215,7 @@ class Delivery:
 
     def native(self) -> _Delivery:
         """Makes the arrays."""
+        # The native code takes samples by their bytes, in the order of this machine or another.
         fill = np.array(self.fill, self.made.dtype).view(f"<u{self.made.sample_bytes}")
         return _Delivery(
             picture=(self.made.width, self.made.height),
@@ -240,8 +243,8 @@ def _values(made: str, delivered: str, value_range: tuple[float, float] | None) 
 
 def chroma_steps(pixel_format: str) -> tuple[int, int]:
     """How many pixels, across and down, share a chroma sample."""
-    told = VideoFormat(pixel_format, 16, 16)
-    planes = [one for one in told.components if not one.is_alpha]
+    described = VideoFormat(pixel_format, 16, 16)
+    planes = [one for one in described.components if not one.is_alpha]
     return 16 // min(one.width for one in planes), 16 // min(one.height for one in planes)
 
 

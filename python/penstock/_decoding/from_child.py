@@ -8,7 +8,7 @@ from heapq import heappush
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock._common.reports import DecoderEngine, DecoderStats
-from penstock._decoding.libav_engine import LibavEngine, Made
+from penstock._decoding.libav_engine import LibavEngine, RawFrame
 from penstock._decoding.session import KILL_GRACE_S, ChildSession
 from penstock._decoding.turns import Read, Turns
 from penstock.errors import StalledError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock._decoding.pixels import Arrays
     from penstock._decoding.plan import DecodePlan
     from penstock._decoding.session import ChildRun
-    from penstock._facts.questions import Questions
+    from penstock._facts.file_checks import FileChecks
     from penstock._native import AppliedPolicy
 
 T = TypeVar("T")
@@ -120,6 +120,7 @@ class FromChild(Turns[T]):
     def close(self) -> None:
         """Ends the child at once. What was delivered stays valid. May be called again, also by a signal handler."""
         self._is_closed = True
+        # The child first: a read that waits for it ends only then.
         self._run.stop()
         super().close()
         if self._worker is not None and not self.is_inherited:
@@ -132,7 +133,7 @@ class FromChild(Turns[T]):
             super().close()
 
 
-class FramesFromChild(FromChild[Made], LibavEngine):
+class FramesFromChild(FromChild[RawFrame], LibavEngine):
     """Gives frames that a child makes, which the first read starts.
 
     Args:
@@ -146,13 +147,13 @@ class FramesFromChild(FromChild[Made], LibavEngine):
         self,
         plan: DecodePlan,
         run: Any,
-        questions: Questions,
+        checks: FileChecks,
         facts: DecoderEngine,
         pixels: Arrays,
     ) -> None:
         super().__init__(plan, run, facts.reason, may_hang=True, pixels=pixels)
         self._read_from(run, facts, plan.options.settings.queue_items)
-        self.questions = questions
+        self.checks = checks
 
     @property
     def stats(self) -> DecoderStats:

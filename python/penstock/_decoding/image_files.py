@@ -99,14 +99,14 @@ def find_images(names: Iterable[StrPath]) -> list[Path]:
         ValueError: a file does not have the name of an image, or a pattern has more than one number.
         OSError: a folder or a file cannot be read.
     """
-    found = [path for name in names for path in _files_of(Path(name))]
-    for path in found:
+    paths = [path for name in names for path in _files_of(Path(name))]
+    for path in paths:
         if not has_image_name(path):
             known = " ".join(suffix[1:] for suffix in images.READ)
             raise ValueError(
                 f"{show_name(path)} is not an image by its name, which must end in one of: {known}"
             )
-    return found
+    return paths
 
 
 def _files_of(path: Path) -> list[Path]:
@@ -116,6 +116,7 @@ def _files_of(path: Path) -> list[Path]:
             raise IsADirectoryError(EISDIR, "there is no image in this folder", str(path))
         return sorted(images, key=_by_numbers)
     if not is_sequence(path):
+        # It raises what opening would raise, and at the call.
         path.stat()
         return [path]
     if has_number(path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,12 +14,10 @@ from penstock._decoding.options import DecodeOptions
 from penstock._decoding.pixels import Pixels
 from penstock._decoding.plan import DecodePlan, plan_decode
 from penstock._decoding.sequence import SequenceFrame
-from penstock._facts.completeness import End
+from penstock._facts.completeness import EndOfFile
 from penstock._facts.info import Track
 
 if TYPE_CHECKING:
-    from av.video.frame import VideoFrame
-
     from penstock._decoding.image_files import ImageFiles
 
 
@@ -60,7 +57,7 @@ def read_images(images: ImageSequence, options: DecodeOptions) -> LibavEngine:
 
 def images_by_number(images: ImageSequence, plan: DecodePlan) -> FramesByNumber:
     """The same pictures in any order."""
-    return FramesByNumber(plan, PicturesByNumber(images), Pixels(plan))
+    return FramesByNumber(plan, images, Pixels(plan))
 
 
 class PicturesInOrder:
@@ -99,40 +96,10 @@ class PicturesInOrder:
         self.close()
         self._pictures = self._images.pictures(self._numbers[given:])
 
-    def end(self, _: Track) -> End:
+    def end(self, _: Track) -> EndOfFile:
         """Nothing shows after the last picture."""
-        return End()
+        return EndOfFile()
 
     def close(self) -> None:
         """Ends the threads."""
         self._pictures.close()
-
-
-class PicturesByNumber:
-    """Pictures in any order, as a `RandomAccess` gives the frames of a file.
-
-    Attributes:
-        account: when each is shown.
-    """
-
-    def __init__(self, images: ImageSequence) -> None:
-        self._images, self.account = images, PictureIndex(range(len(images)))
-
-    def frames(self, places: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
-        """The pictures with these numbers, each once, with its number."""
-        return filter(None, self._images.pictures(places))
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-class PictureIndex:
-    """The times of pictures, in units of the time that each is shown."""
-
-    last_duration = 1
-
-    def __init__(self, pts: range) -> None:
-        self.pts = pts
-
-    def __len__(self) -> int:
-        return len(self.pts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from errno import EINVAL
@@ -58,6 +58,7 @@ class ImageSequence:
     Attributes:
         path: what the caller named, for messages.
         video: the facts about a video with these frames, all of which are like the first picture.
+        pts: when each is shown, in units of the time that each is shown; and `last_duration`, for how long.
 
     Raises:
         ValueError: there are none.
@@ -71,15 +72,16 @@ class ImageSequence:
             raise ValueError("the list of image files is empty")
         # The working directory may change.
         self._paths, self._folder, self._is_strict = paths, Path.cwd(), is_strict
+        self.pts, self.last_duration = range(len(paths)), 1
         self.path = files.path
         self._threads = threads or min(whole_cpus(), _MOST_THREADS)
         self._decoders: dict[tuple[str, bytes], str] = {}
-        content, told = self._content(paths[0]), self._told(paths[0])
-        self._decoders[_kind(paths[0], content)] = told.codec
+        content, probed = self._content(paths[0]), self._probed(paths[0])
+        self._decoders[_kind(paths[0], content)] = probed.codec
         first = self._decoded(paths[0], content)
         self._first: VideoFrame | None = first
         self.video = replace(
-            samples_like(told, first),
+            samples_like(probed, first),
             width=first.width,
             height=first.height,
             stored_width=first.width,
@@ -159,11 +161,23 @@ class ImageSequence:
             if forks == exits.forks:  # the pool's threads are the parent's
                 pool.shutdown(wait=False, cancel_futures=True)
 
+    @property
+    def account(self) -> ImageSequence:
+        """When each is shown, as of a `RandomAccess`."""
+        return self
+
+    def frames(self, places: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
+        """The pictures at these places, each once, with its place, as of a `RandomAccess`."""
+        return filter(None, self.pictures(places))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
     def _decoded(self, path: Path, content: bytes) -> VideoFrame:
         """The picture in a file with that content, of any size."""
         kind = _kind(path, content)
         if kind not in self._decoders:
-            self._decoders[kind] = self._told(path).codec
+            self._decoders[kind] = self._probed(path).codec
         codec = cast("VideoCodecContext", av.CodecContext.create(self._decoders[kind], "r"))
         codec.thread_type, codec.thread_count = ThreadType.NONE, 1
         if self._is_strict and not codecs.known(self._decoders[kind]).is_lenient:
@@ -176,7 +190,7 @@ class ImageSequence:
             raise _undecodable(path, "no complete picture in it")
         return cast("VideoFrame", frames[0])
 
-    def _told(self, path: Path) -> VideoInfo:
+    def _probed(self, path: Path) -> VideoInfo:
         """What libav says of an image. It goes by the content, and by the suffix where that tells nothing."""
         source = Source(self._folder / path)
         try:

@@ -17,8 +17,8 @@ from penstock._common.shortage import error_of_libav
 from penstock._decoding.pixels import Pixels
 from penstock._decoding.sequence import SequenceFrame
 from penstock._decoding.turns import Turns
-from penstock._facts.completeness import End, why_no_frames
-from penstock._facts.questions import Questions
+from penstock._facts.completeness import EndOfFile, why_no_frames
+from penstock._facts.file_checks import FileChecks
 from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class FramesInOrder(Protocol):
     def resume(self, given: int, last_pts: int | None, /) -> None:
         """Goes on behind so many frames, the last of which has that time; None if there is none."""
 
-    def end(self, track: Track, /) -> End:
+    def end(self, track: Track, /) -> EndOfFile:
         """What shows at the end of the file, once there are no more frames."""
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class FramesInOrder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class RawFrame:
     """A frame's number from 0, its time in units of the stream's time base, and its memory."""
 
     index: int
@@ -70,7 +70,7 @@ class Made:
     memory: Any
 
 
-class _Begun(NamedTuple):
+class PendingFrame(NamedTuple):
     """A frame whose array is being made: its number and time, without libav's frame, whose memory the job frees."""
 
     number: int
@@ -78,7 +78,7 @@ class _Begun(NamedTuple):
     job: Job
 
 
-class LibavEngine(Turns[Made]):
+class LibavEngine(Turns[RawFrame]):
     """Decodes frames in sequence, and makes the arrays of the next ones while the caller has the present one.
 
     Args:
@@ -107,14 +107,14 @@ class LibavEngine(Turns[Made]):
     ) -> None:
         super().__init__(may_hang=may_hang)
         self.plan = plan
-        self.questions = Questions(plan.track)
+        self.checks = FileChecks(plan.track)
         self.warning: str | None = None
         self._sequence, self._reason, self._ahead = sequence, reason, ahead
         self._pixels: Arrays = pixels or Pixels(plan)
         self._part = plan.part
         self._most = plan.options.count
-        self._begun: deque[_Begun] = deque()
-        self._last: _Begun | None = None  # the one that was given last
+        self._begun: deque[PendingFrame] = deque()
+        self._last: PendingFrame | None = None  # the one that was given last
         self._read = 0  # frames that were decoded
         self._first_pts: int | None = None  # of the first one
         self._is_fed = False  # all frames were decoded
@@ -165,6 +165,7 @@ class LibavEngine(Turns[Made]):
 
     def lend(self) -> tuple[SequenceFrame, OpenVideo | None] | None:
         """The first frame as long as it waits to be read, with the open file if nothing else was decoded."""
+        # If another thread reads, more than the first frame will have been decoded.
         if not self._lock.acquire(blocking=False):
             return None
         try:
@@ -191,13 +192,13 @@ class LibavEngine(Turns[Made]):
             converting_s=self._pixels.converting_s,
         )
 
-    def _took(self, made: Made | None) -> Made | None:
+    def _took(self, made: RawFrame | None) -> RawFrame | None:
         """Counts what a caller receives."""
         if made is not None:
             self._given = max(self._given, made.index + 1)
         return made
 
-    def _made(self, deadline: Deadline) -> Made | None:
+    def _made(self, deadline: Deadline) -> RawFrame | None:
         # One more frame with each call, so that the first ones come at once.
         ahead = 0 if self._may_hang else self._pixels.ahead  # a live frame waits for no other
         self._feed(min(ahead, self._made_so_far) + 1, deadline)
@@ -214,7 +215,7 @@ class LibavEngine(Turns[Made]):
             self._failure, self._is_fed = failure, True
             raise
         self._last = self._begun.popleft()
-        return Made(begun.number, begun.pts, memory)
+        return RawFrame(begun.number, begun.pts, memory)
 
     def _go_back(self) -> None:
         """Goes on behind the frame that was given last: of those that were begun, some may be lost."""
@@ -234,7 +235,9 @@ class LibavEngine(Turns[Made]):
                     self._is_fed = True
                     return
                 if frame is not None:
-                    self._begun.append(_Begun(frame.index, frame.pts, self._pixels.begin(frame.samples)))
+                    self._begun.append(
+                        PendingFrame(frame.index, frame.pts, self._pixels.begin(frame.samples))
+                    )
             except StopIteration:
                 self._end()
                 return
@@ -268,7 +271,9 @@ class LibavEngine(Turns[Made]):
     def _end(self) -> None:
         track, frames = self.plan.track, self._read
         end = (
-            self._sequence.end(track) if frames else End(why_no_frames(track.media, self.plan.options.start))
+            self._sequence.end(track)
+            if frames
+            else EndOfFile(why_no_frames(track.media, self.plan.options.start))
         )
         if end.reason is not None:
             after = f", after {plural(frames, 'frame')}" if frames else ""

@@ -2,66 +2,40 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from av.codec.context import ThreadType
 from av.error import FFmpegError as LibavError
 
-from penstock._decoding.mixing import Kind, Mixer, SampleForm, first_of
 from penstock._decoding.open_video import MOST_THREADS, NO_LENGTH, is_end_of_answer, keep_in_child
 from penstock._decoding.session import numbered_stream
-from penstock._facts.completeness import (
-    CHEAP_BYTES,
-    SoundEnd,
-    first_of_flac,
-    has_damaged_page,
-    why_sound_ends_early,
-)
-from penstock._facts.index import NO_TIME, read_packets
+from penstock._facts.beginnings import read_beginnings
+from penstock._facts.completeness import SoundEnd, why_sound_ends_early
+from penstock._facts.container_bytes import first_of_flac, has_damaged_page
 from penstock._facts.info import check_decodable, without_decoder
-from penstock._facts.opening import decode, demux, open_media, times_may_jump
-from penstock._facts.probing import info_of, read_beginnings
+from penstock._facts.opening import decode, demux, open_media
+from penstock._facts.probing import info_of
 from penstock._ffmpeg.command import endpoints
 from penstock._formats import codecs, containers
 from penstock._formats.containers import Container
-from penstock.errors import DecoderError, StalledError
+from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     from av.audio.codeccontext import AudioCodecContext
     from av.audio.frame import AudioFrame
     from av.audio.stream import AudioStream
     from av.container import InputContainer
     from av.packet import Packet
 
-    from penstock._facts.index import Packets
     from penstock._facts.info import AudioInfo, MediaInfo
     from penstock._facts.source import Source
     from penstock._ffmpeg.command.settings import DecoderSettings
 
-# Chosen: more than a packet of any codec. Times that differ by less from what was counted are rounded.
-_GAP_S = 0.1
-# Chosen: so long a decoder of a lossy codec has decoded before its samples are the same as from the beginning; and one
-# that is soon right.
-_PREROLL_S, _SHORT_PREROLL_S = 1.0, 0.5
-# Chosen: so many frames show how the times of packets are rounded.
-_FIRST_FRAMES = 24
-# The filter of libav's resampler has 32 taps, at the lower of both rates. Chosen: twice as many.
-_LEAD_TAPS = 64
-# Measured: a seek in FLAC takes as long as to decode so many packets; in MP4, as one.
-_SEEK_STEPS = 6
-# In samples: a unit of times that tells about each sample, and by how much such a time may be off.
-_EXACT, _SLACK = 1.01, 2.0
-# In samples: a unit of times which, rounded, tell each sample, such as that of MPEG-TS.
-_FINE = 0.6
 _OVER_GAPS = (
     "Bytes are missing, or the file was joined from several. "
     "Pass conceal_errors=True (--conceal-errors) to read on"
@@ -361,356 +335,3 @@ class OpenSound:
         self.container.close()
         # libav's threads end with the last reference to the codec.
         del self.codec, self._stream
-
-
-class Placed(NamedTuple):
-    """Samples, and the place of the first one: how many come before it, from the first one of the audio on."""
-
-    at: int
-    samples: npt.NDArray[Any]
-
-    @property
-    def end(self) -> int:
-        """The place behind the last one."""
-        return self.at + len(self.samples)
-
-
-@dataclass(frozen=True, slots=True)
-class _Grid:
-    """How the times of frames tell with which sample each begins.
-
-    Attributes:
-        unit: how many samples the unit of the times lasts.
-        zero: the time of the first sample, in samples.
-        first: samples of the first frame, of which libav may have dropped some.
-        step: each later frame begins a multiple of so many samples after that.
-        is_exact: each frame tells its first sample.
-    """
-
-    unit: float
-    zero: float
-    first: int
-    step: int
-    is_exact: bool
-
-    @classmethod
-    def of(cls, frames: Sequence[AudioFrame], sound: OpenSound) -> _Grid | None:
-        """That of the first frames of an audio; None if they don't tell."""
-        unit, sizes = sound.unit_samples, [frame.samples for frame in frames]
-        begins = _begins(frames, unit)
-        if len(frames) < _FIRST_FRAMES or None in begins or not unit:
-            return None
-        known = [one for one in begins[1:] if one is not None]
-        if max(known) - min(known) > 2 * unit:
-            return None
-        step = math.gcd(*sizes[1:], sound.least_samples)
-        # mkvmerge's unit is that of one sample, in whole nanoseconds. Only packets of PCM may begin anywhere.
-        is_exact = sound.codec.name.startswith("pcm_") and (unit == 1 or unit < _FINE)
-        return cls(unit, _middle(known), sizes[0], step, is_exact) if is_exact or step >= unit else None
-
-    def sample(self, frames: Sequence[AudioFrame]) -> int | None:
-        """The number of the sample with which these frames begin; None if they don't tell."""
-        begins = _begins(frames, self.unit)
-        known = [one for one in begins if one is not None]
-        if len(known) < len(frames):
-            return None
-        guess = _middle(known) - self.zero
-        if self.is_exact:
-            return round(guess)
-        nearest = self.first + round((guess - self.first) / self.step) * self.step
-        slack = _SLACK if self.unit <= _EXACT else min(self.unit, self.step / 4)
-        return nearest if abs(guess - nearest) <= slack else None
-
-
-def _begins(frames: Iterable[AudioFrame], unit: float) -> list[float | None]:
-    """When the first of these frames begins by the time of each, in samples; None for a frame without a time."""
-    begins, count = list[float | None](), 0
-    for frame in frames:
-        begins.append(None if frame.pts is None else frame.pts * unit - count)
-        count += frame.samples
-    return begins
-
-
-def _middle(numbers: Sequence[float]) -> float:
-    return (max(numbers) + min(numbers)) / 2
-
-
-class PlacedSound:
-    """The samples of an audio stream in the form in which they are delivered, from any place on.
-
-    A place counts samples at the delivered rate. It grows by a pause that the file's times have. Where they go back,
-    as where files were joined, it goes on.
-
-    Attributes:
-        due: the samples before this place are wanted together, so that they may come late, in one block.
-    """
-
-    due = 0
-
-    def __init__(self, sound: OpenSound, form: SampleForm) -> None:
-        self._chosen, self._form = sound.chosen, form
-        self._own, self._rate = sound.chosen.audio.sample_rate, form.sample_rate
-        self._sound, self._is_used = sound, False
-        # After so many samples, libav's resampler is in the state in which it began.
-        self._period = self._own // math.gcd(self._own, self._rate)
-        self._lead = 0
-        if self._own != self._rate:
-            self._lead = math.ceil(_LEAD_TAPS * max(1.0, self._own / self._rate))
-        preroll_s = _SHORT_PREROLL_S if codecs.known(sound.chosen.audio.codec).is_soon_right else _PREROLL_S
-        self._preroll = 0 if self._sound.needs_none else round(preroll_s * self._own)
-
-    @property
-    def warning(self) -> str | None:
-        """What is to be said of the end; None if that is nothing."""
-        return self._sound.warning
-
-    @property
-    def nearby(self) -> float:
-        """To a place that is not further ahead, decoding on is quicker than a seek."""
-        grid = self._grid
-        return (self._preroll + _SEEK_STEPS * grid.step) * self._rate / self._own if grid else math.inf
-
-    def blocks(self, begin: int) -> Iterator[Placed]:
-        """The samples from a place on.
-
-        Raises:
-            DecoderError: what follows is damaged or missing.
-        """
-        for block in self._blocks(begin):
-            if block.at >= begin:
-                yield block
-            elif block.end > begin:
-                yield Placed(begin, block.samples[begin - block.at :])
-
-    def _blocks(self, begin: int) -> Iterator[Placed]:
-        at, skipped, frames = self._begun(begin)
-        place = (at + skipped) * self._rate // self._own
-        mixer: Mixer | None = None
-        held: list[AudioFrame | None] = []
-        count = -skipped
-        pieces = self._cut(frames, at)
-        failure: DecoderError | StalledError | None = None
-        while True:
-            pause, frame = 0, cast("AudioFrame | None", None)
-            try:
-                pause, frame = next(pieces, (0, None))
-            except (DecoderError, StalledError) as error:
-                failure = error  # what was decoded before is delivered
-            if mixer is not None and (frame is None or pause or not mixer.kind.is_of(frame)):
-                for samples in mixer.push([*held, None] if failure is None else held):
-                    yield Placed(place, samples)
-                    place += len(samples)
-                held, count, mixer = [], 0, None
-            if failure is not None:
-                raise failure
-            if frame is None:
-                return
-            if mixer is None:
-                mixer, skipped = self._mixer(Kind.of(frame), skipped), 0
-                place += round(pause * self._rate / self._own)
-            held.append(frame)
-            count += frame.samples
-            if place + count * self._rate // self._own < self.due:
-                continue
-            for samples in mixer.push(held):
-                yield Placed(place, samples)
-                place += len(samples)
-            held, count = [], 0
-
-    def _cut(self, frames: Iterator[AudioFrame], at: int) -> Iterator[tuple[int, AudioFrame]]:
-        """The frames, and how many samples are missing before each. The last one ends where the container says.
-
-        libav before 9 leaves the padding at the end.
-        """
-        length = self._sound.length
-        # Without times, there are no pauses.
-        unit = self._sound.unit_samples if self._chosen.container.times_sound else 0.0
-        counter = _Counter(self._sound, self._own, unit, is_even=at > 0)
-        for frame in frames:
-            pause = counter.pause_before(frame)
-            at += pause
-            missing = frame.samples if length is None else length - at - counter.overlap
-            at += frame.samples
-            if 0 < missing < frame.samples:
-                following = next(frames, None)
-                if following is not None:  # the container is wrong
-                    length = None
-                    yield pause, frame
-                    at += following.samples
-                    pause, frame = counter.pause_before(following), following
-                else:
-                    frame = first_of(frame, missing)
-            yield pause, frame
-
-    def _mixer(self, kind: Kind, skipped: int) -> Mixer:
-        try:
-            return Mixer(kind, self._form, skipped, self._layout_of(kind))
-        except ValueError as error:
-            raise DecoderError(f"{self._chosen.path}: the audio can't be mixed: {error}") from error
-
-    def _layout_of(self, _: Kind) -> str | None:
-        """The layout of frames that don't tell it; None if they do."""
-        return None
-
-    def _begun(self, begin: int) -> tuple[int, int, Iterator[AudioFrame]]:
-        """The number of the first sample of some frames, how many of these to skip, and the frames."""
-        wanted = max(0, begin * self._own // self._rate - self._lead) // self._period * self._period
-        if wanted > 2 * self._preroll + self._own and (found := self._sought(wanted)) is not None:
-            return found
-        if self._is_used:
-            self._sound.rewind()
-        self._is_used = True
-        return 0, 0, self._sound.frames()
-
-    @cached_property
-    def _listed(self) -> Packets | None:
-        """All packets where libav guesses times behind a seek, as in Ogg; None elsewhere, and of a large file."""
-        chosen = self._chosen
-        container, identity = chosen.media.container, endpoints.identity(chosen.opened.url)
-        if not times_may_jump(container) or identity is None or identity.size_bytes > CHEAP_BYTES:
-            return None
-        return read_packets(chosen.opened.url, container, chosen.audio.index)
-
-    @property
-    def _has_jumps(self) -> bool:
-        """Whether a seek may lead anywhere, because times begin again."""
-        chosen = self._chosen
-        if (listed := self._listed) is None:
-            may_jump = times_may_jump(chosen.media.container) and not endpoints.is_path(chosen.opened.url)
-            return chosen.container.has_pages or may_jump
-        times = listed.dts[listed.dts != NO_TIME]
-        # libav may let the times of chained Ogg go on. The file's duration is that of its last part all the same.
-        whole_s = (self._chosen.media.duration_s or 0.0) + _GAP_S
-        lasts_s = float(listed.duration.sum() * self._chosen.audio.time_base)
-        return bool((np.diff(times) < 0).any() or lasts_s > whole_s)
-
-    @cached_property
-    def _grid(self) -> _Grid | None:
-        """How times tell samples; None if they don't, or if a seek may lead anywhere."""
-        if self._has_jumps:
-            return None
-        _, _, frames = self._begun(0)
-        with suppress(DecoderError):
-            grid = _Grid.of([*islice(frames, _FIRST_FRAMES)], self._sound)
-            if grid is not None and self._sound.needs_only_last:
-                self._preroll = min(self._preroll, 2 * grid.step)  # `_sought` needs half of it
-            return grid
-        return None
-
-    def _sought(self, wanted: int) -> tuple[int, int, Iterator[AudioFrame]] | None:
-        """`_begun` by a seek to some time before a sample; None if that doesn't lead there for sure."""
-        if (grid := self._grid) is None:
-            return None
-        self._is_used = True
-        is_close = grid.unit <= _EXACT and (self._sound.needs_only_last or self._sound.needs_none)
-        slacks = (0, 2 * grid.step) if is_close else (2 * grid.step,)
-        return next(filter(None, (self._sought_before(wanted, slack, grid) for slack in slacks)), None)
-
-    def _sought_before(
-        self, wanted: int, slack: int, grid: _Grid
-    ) -> tuple[int, int, Iterator[AudioFrame]] | None:
-        target = wanted - self._preroll - slack
-        if not self._sound.seek(math.floor((target + grid.zero) / grid.unit)):
-            return None
-        frames = self._sound.frames()
-        try:
-            self._sound.is_strict = False  # the first packets need those before
-            ahead = self._decoded_to(wanted, frames, grid)
-        finally:
-            self._sound.is_strict = self._chosen.is_strict
-        at = grid.sample(ahead) if ahead and self._is_listed else None
-        if at is None or at > wanted - self._preroll // 2:
-            return None
-        while ahead and at + ahead[0].samples <= wanted:
-            at += ahead.pop(0).samples
-        return at, wanted - at, chain(ahead, frames)
-
-    @property
-    def _is_listed(self) -> bool:
-        """Whether the last packet has the time that it has when the file is read from its beginning."""
-        listed, packet = self._listed, self._sound.packet
-        return listed is None or (packet is not None and listed.find(cast("Any", packet)) is not None)
-
-    def _decoded_to(self, wanted: int, frames: Iterator[AudioFrame], grid: _Grid) -> list[AudioFrame]:
-        """Frames that follow each other, up to a sample or to the end; none if they don't tell."""
-        ahead: list[AudioFrame] = []
-        began, count = 0.0, 0
-        for frame in frames:
-            if frame.pts is None or frame.sample_rate != self._own:
-                return []
-            time = frame.pts * grid.unit
-            if not ahead or abs(time - count - began) > 2 * grid.unit + _SLACK:  # one is missing in between
-                ahead.clear()
-                began, count = time, 0
-            ahead.append(frame)
-            count += frame.samples
-            if began + count - grid.zero > wanted + grid.unit:
-                return ahead
-        if self._chosen.is_strict:
-            self._sound.check_end()
-        return ahead
-
-    def close(self) -> None:
-        """Closes the file."""
-        self._sound.close()
-
-
-class _Counter:
-    """Tells pauses, by the times of frames.
-
-    If the times of the first frames are even, a pause may be as short as a lost packet: `_Grid` tells that, too.
-
-    Attributes:
-        overlap: by how many samples the last frame begins before the end of those before, as a negative number.
-
-    Args:
-        sound: what the frames are read from.
-        own: samples a second.
-        unit: how many samples the unit of the times lasts.
-        is_even: the times of frames before were even.
-    """
-
-    def __init__(self, sound: OpenSound, own: int, unit: float, *, is_even: bool = False) -> None:
-        self._sound, self._own, self._unit, self._most = sound, own, unit, max(_GAP_S * own, 2 * unit)
-        self.overlap = 0
-        self._count = 0.0
-        self._began: float | None = None  # the time of the first sample, if there had been no pause
-        # How many more frames show whether their times are even.
-        self._unsure: float = 0 if is_even else _FIRST_FRAMES
-        self._least = math.inf  # samples in the shortest frame
-        self._due = math.nan  # when the next frame begins if there is no pause, in samples; NaN if unknown
-
-    def pause_before(self, frame: AudioFrame) -> int:
-        """How many samples are missing between the frame before and this one."""
-        pts, samples = frame.pts, frame.samples
-        if pts == self._due and samples == self._least and frame.sample_rate == self._own:
-            self._due += samples  # as for nearly all: what follows would take longer than to decode
-            self._count += samples
-            return 0
-        count, self._count, self._due = (
-            self._count,
-            self._count + samples * self._own / frame.sample_rate,
-            math.nan,
-        )
-        self._least = min(self._least, samples)
-        if pts is None:
-            return 0
-        began = pts * self._unit - count
-        late = 0.0 if self._began is None else began - self._began
-        self.overlap = round(min(0.0, late)) if self._unit <= _EXACT else 0
-        most = self._most if self._unsure else min(self._most, max(self._least / 2, 2 * self._unit + _SLACK))
-        if self._unsure == _FIRST_FRAMES - 1 and abs(late) <= self._most:
-            self._began, late = began, 0.0  # libav may have dropped samples of the first frame
-        if self._unsure:
-            self._unsure = self._unsure - 1 if abs(late) <= 2 * self._unit else math.inf
-        if self._began is None or late < -self._most:
-            self._began = began
-        if late <= most:
-            self._due = pts + samples if self._unit == 1 and not self._unsure else math.nan
-            return 0
-        packets = round(late / self._least)
-        if abs(late - packets * self._least) <= max(self._unit, _SLACK):
-            late = packets * self._least
-        self._began += late
-        # In Ogg, the samples that libav drops where another file begins are no pause.
-        return max(0, round(late) - self._sound.dropped)

@@ -219,7 +219,7 @@ class OpenVideo:
             self._failure = failure  # libav may not tell of it twice
             raise
 
-    def give_back(self, packets: Iterable[Packet]) -> None:
+    def unread(self, packets: Iterable[Packet]) -> None:
         """Lets `packets` give these again, before all others."""
         self._ahead.extendleft(reversed([*packets]))
 

@@ -391,6 +391,9 @@ class AudioDecodeOptions:
     """as for `Decoder`."""
     input_options: Mapping[str, object] | None = None
     """as for `Decoder`."""
+    isolated: bool | Literal["strict"] = False
+    """as for `Decoder`: one process for the iteration, and one for windows. Not with arguments for which an FFmpeg
+    program reads."""
     settings: DecoderSettings = DEFAULT_DECODER_SETTINGS
     """as for `Decoder`."""
 
@@ -412,20 +415,3 @@ class AudioDecodeOptions:
             raise ValueError(
                 f"{argument('end', self.end)} is before {argument('start', self.start)}. Pass a larger value"
             )
-
-
-class AudioOptions(TypedDict, total=False):
-    """The arguments of `AudioDecoder`, by the same names."""
-
-    stream: int | None
-    sample_rate: int | None
-    channels: int | None
-    dtype: SampleType
-    matrix: ArrayLike | None
-    start: float | None
-    end: float | None
-    duration: float | None
-    conceal_errors: bool
-    follow_playlists: bool
-    input_options: Mapping[str, object] | None
-    settings: DecoderSettings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -18,14 +17,18 @@ from penstock._common.messages import argument
 from penstock._decoding.framing import Delivery, Framing, chroma_steps
 from penstock._decoding.options import DecodeOptions
 from penstock._decoding.planes import blank_rows
+from penstock._decoding.program_arguments import (
+    first_size,
+    reading_arguments,
+    sample_picture,
+    uncropped_arguments,
+)
 from penstock._decoding.program_frames import writing_arguments
 from penstock._decoding.session import OTHER_SIZE
-from penstock._facts.info import MediaInfo, Track, VideoInfo
-from penstock._facts.opening import has_no_times
+from penstock._facts.info import Track, VideoInfo
 from penstock._facts.part import Part
-from penstock._facts.seeking import may_seek, seek_arguments
+from penstock._facts.seeking import may_seek
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import option_arguments, read_arguments
 from penstock._ffmpeg.command.colors import MATRICES, RANGES, UNTAGGED, VideoColors
 from penstock._ffmpeg.command.pixel_formats import (
     DEFAULT_FORMAT,
@@ -39,8 +42,6 @@ from penstock._ffmpeg.command.settings import (
     native_conversion,
 )
 from penstock._ffmpeg.program import capabilities
-from penstock._ffmpeg.program.child import ProgramError, run
-from penstock._ffmpeg.program.messages import listing_arguments
 from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock._formats import codecs
 from penstock._formats.pixel_formats import (
@@ -67,7 +68,6 @@ _FEW_FRAMES = 16
 _UNTAGGED = "bt601"
 # How FFmpeg's names of full-range YUV begin.
 _FULL_RANGE = "yuvj"
-_AUTOROTATION = frozenset(("autorotate", "noautorotate"))
 _CODEC_OPTIONS = ("c", "c:v", "codec", "codec:v", "vcodec")
 # The transfer characteristics of HDR, and FFmpeg's filters that make SDR of it.
 _HDR = {"smpte2084": "PQ", "arib-std-b67": "HLG"}
@@ -91,7 +91,7 @@ class DecodePlan:
         track: the stream, with the pixel format that its decoder gives.
         decoder: name of FFmpeg's decoder; None leaves the choice to FFmpeg.
         keyframe_s: as for `seek_arguments`.
-        rate: `Questions.even_rate`.
+        rate: `FileChecks.even_rate`.
         uncropped: FFmpeg's arguments for pictures as their codec has them, where the container crops them.
         colors: of frames that are YUV; None for others, and if an argument of the caller may change them.
         is_reframed: whether `filters` crop the picture, or scale it to another shape.
@@ -160,7 +160,9 @@ class DecodePlan:
         return [*reading, *filtered, *few, "-fps_mode", "passthrough", "-f", "null", "-"]
 
     def _reading(self) -> tuple[list[str], list[str]]:
-        return _reading(self.track, self.options, self.decoder, self.uncropped, self.keyframe_s, self.rate)
+        return reading_arguments(
+            self.track, self.options, self.decoder, self.uncropped, self.keyframe_s, self.rate
+        )
 
 
 def plan_decode(
@@ -173,7 +175,7 @@ def plan_decode(
 ) -> DecodePlan:
     """Plans a decode by the FFmpeg `program`, or by libav in this process if that is None.
 
-    `keyframe_s` is as for `seek_arguments`, and `rate` is `Questions.even_rate`. Runs FFmpeg for one frame if the size
+    `keyframe_s` is as for `seek_arguments`, and `rate` is `FileChecks.even_rate`. Runs FFmpeg for one frame if the size
     depends on `filters`, in the sandbox if there is one.
     """
     source, video = track.source, track.video
@@ -182,7 +184,7 @@ def plan_decode(
     if decoder is not None:
         video = replace(video, pixel_format=own_pixel_format(video))
         track = replace(track, video=video)
-    uncropped = () if program is None else _uncropped(program)
+    uncropped = () if program is None else uncropped_arguments(program)
     if not may_seek(video.codec, video.pixel_format):
         keyframe_s = None
     own_size, turns = (video.width, video.height), _rotation_filters(video, options)
@@ -201,12 +203,12 @@ def plan_decode(
             or options.needs_own_size
         )
     ):
-        reading, trim = _reading(track, options, decoder, uncropped, keyframe_s, rate)
+        reading, trim = reading_arguments(track, options, decoder, uncropped, keyframe_s, rate)
         if endpoints.is_sequential(source):
-            reading, trim = _test_picture(video), []
+            reading, trim = sample_picture(video), []
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
         # If the filters fail, FFmpeg says why when it runs for all frames.
-        own_size = _first_size((program, *filtered), sandbox) or own_size
+        own_size = first_size((program, *filtered), sandbox) or own_size
     framing = Framing.of(own_size, options)
     width, height = framing.scaled
     layout = _layout(program, name, *framing.made)
@@ -295,8 +297,8 @@ def unmapped_hdr(video: VideoInfo, layout: FrameLayout, options: DecodeOptions) 
     """What to warn of where the samples of HDR become 8-bit RGB or gray as they are; else None."""
     name = layout.pixel_format
     is_short = name in PIXEL_FORMATS and layout.sample_bytes == 1 and (is_rgb(name) or is_gray(name))
-    is_asked = options.is_source_format or _TONE_MAPPING.search(options.filters or "")
-    if is_asked or not is_short or video.color_transfer not in _HDR:
+    is_handled = options.is_source_format or _TONE_MAPPING.search(options.filters or "")
+    if is_handled or not is_short or video.color_transfer not in _HDR:
         return None
     return (
         f"the video is HDR ({_HDR[video.color_transfer]}), which looks dull as {name} without tone mapping. Pass "
@@ -323,11 +325,11 @@ def _described(layout: FrameLayout) -> FrameLayout:
     Only if each sample has whole bytes of its own: it tells of no padding.
     """
     with suppress(ValueError):  # FFmpeg knows more formats than libav
-        told = VideoFormat(layout.pixel_format, layout.width, layout.height)
-        [bits] = {one.bits for one in told.components}
+        described = VideoFormat(layout.pixel_format, layout.width, layout.height)
+        [bits] = {one.bits for one in described.components}
         planes: list[tuple[int, ...]] = []
-        for number in range(1 + max(one.plane for one in told.components)):
-            inside = [one for one in told.components if one.plane == number]
+        for number in range(1 + max(one.plane for one in described.components)):
+            inside = [one for one in described.components if one.plane == number]
             [size] = {(one.height, one.width) for one in inside}
             planes.append((*size, len(inside)) if len(inside) > 1 else size)
         sample_bytes = -(-bits // 8)
@@ -350,24 +352,6 @@ def _rotation_filters(video: VideoInfo, options: DecodeOptions) -> tuple[str, ..
         case 270, is_mirrored:
             return ("transpose=clock_flip" if is_mirrored else "transpose=cclock",)
     return (f"rotate={video.rotation}*PI/180",)
-
-
-def _first_size(arguments: Sequence[str], sandbox: Sandbox | None) -> tuple[int, int] | None:
-    """Width and height of the first frame that FFmpeg writes with these arguments; None if it writes none."""
-    output = ("-frames:v", "1", *listing_arguments())
-    try:
-        printed = run((*arguments, *output), None, check=False, sandbox=sandbox).text
-    except ProgramError:
-        return None
-    size = re.search(r"^#dimensions 0: (\d+)x(\d+)$", printed, re.MULTILINE)
-    return (int(size[1]), int(size[2])) if size else None
-
-
-def _test_picture(video: VideoInfo) -> list[str]:
-    """FFmpeg's arguments for a picture like those of a video that can be read only once."""
-    size, rate = f"{video.stored_width}x{video.stored_height}", video.frame_rate or 25
-    like = f"format={video.pixel_format},setsar={video.sample_aspect_ratio or 1}"
-    return ["-f", "lavfi", "-t", "10", "-i", f"testsrc2=s={size}:r={rate},{like}"]
 
 
 def _without_range(pixel_format: str) -> str:
@@ -416,61 +400,6 @@ def alpha_decoder(program: str | None, source: str, video: VideoInfo, options: D
             f"{argument('pixel_format', DEFAULT_FORMAT)}, or install an FFmpeg with that decoder (Debian's has it)"
         )
     return name
-
-
-def _reading(
-    track: Track,
-    options: DecodeOptions,
-    decoder: str | None,
-    uncropped: Sequence[str],
-    keyframe_s: float | None,
-    rate: Fraction | None,
-) -> tuple[list[str], list[str]]:
-    """FFmpeg's arguments that read the stream, and the filters that drop what is before ``start``."""
-    source, media, video = track.source, track.media, track.video
-    seek, trim = seek_arguments(options.start, source, media, video, end=options.end, keyframe_s=keyframe_s)
-    is_raw, start = has_no_times(media.container), round(Fraction(video.start_s or 0.0) / video.time_base)
-    is_late = is_raw and (video.is_variable_frame_rate or not options.filters)
-    if (usual := rate or video.frame_rate) and (rate or is_late):
-        step, first = 1 / (usual * video.time_base), 0 if is_raw else start
-        # Before 7, FFmpeg begins later with a raw stream whose frames are reordered. It makes its filters again where
-        # the size changes, and counts on from the time that it has then.
-        begin = f"if(lt(PTS,{first}+2*{step}),{first},PTS)"
-        count = f"setpts='if(N,PREV_OUTPTS+{step if rate else 'PTS-PREV_INPTS'},{begin})'"
-        trim = [f"settb={video.time_base}", count, *trim]
-    elif video.late_units:
-        # FFmpeg may give the first frame an earlier time than it has in the file, but none of the others.
-        trim = [f"settb={video.time_base}", f"setpts='max(PTS,{start + video.late_units})'", *trim]
-    return [
-        # Times and pictures as they are in the file: FFmpeg 5.1 does not see each display matrix.
-        *("-copyts", "-noautorotate", *uncropped, "-flags", "unaligned"),
-        *seek,
-        *(() if decoder is None else (f"-c:{video.index}", decoder)),
-        *(() if options.settings.threads is None else ("-threads", str(options.settings.threads))),
-        *endpoints.confining_arguments(source, () if options.follow_playlists else (media.container,)),
-        *option_arguments(
-            {name: value for name, value in options.given_input.items() if name not in _AUTOROTATION}
-        ),
-        *read_arguments(source, media.container),
-        *("-map", _map(media, video)),
-        *("-an", "-sn", "-dn"),
-    ], trim
-
-
-def _map(media: MediaInfo, video: VideoInfo) -> str:
-    """How FFmpeg's ``-map`` names a stream."""
-    if media.is_animated_avif and video == media.best_video:
-        # FFmpeg before 7 does not count the still picture, which has no language, while each track has one.
-        return "0:m:language"
-    return f"0:{video.index}"
-
-
-def _uncropped(program: str) -> tuple[str, ...]:
-    """FFmpeg's arguments that turn off cropping by the container.
-
-    libav and older FFmpegs do not crop, so that the sizes from `probe` are the uncropped ones.
-    """
-    return ("-apply_cropping", "codec") if capabilities.crops_by_container(program) else ()
 
 
 def _colors(options: DecodeOptions, own: str, layout: FrameLayout, video: VideoInfo) -> str:

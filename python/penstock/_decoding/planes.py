@@ -23,6 +23,7 @@ def plane_rows(frame: LibavFrame) -> Sequence[tuple[int, int]]:
     planes, row_bytes = frame.planes, _row_bytes(frame)
     heights = [plane.height for plane in planes]
     if frame.format.has_palette:
+        # The palette is one row, whatever libav says of its height.
         heights[1] = 1
     return [*zip(heights, row_bytes, strict=True)]
 

@@ -16,14 +16,14 @@ from penstock._decoding.program_frames import ProgramOutput
 from penstock._decoding.sequence import SequenceFrame
 from penstock._decoding.session import DecodeSession, FFmpegRun
 from penstock._facts import completeness
-from penstock._facts.completeness import End
+from penstock._facts.completeness import EndOfFile
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.process import reports_of
 
 if TYPE_CHECKING:
     from penstock._decoding.plan import DecodePlan
+    from penstock._facts.file_checks import FileChecks
     from penstock._facts.isolation import Isolation
-    from penstock._facts.questions import Questions
     from penstock._facts.source import Source
 
 # FFmpeg's options for its input that change neither which frames come nor their times.
@@ -71,7 +71,7 @@ class ProgramRun(FFmpegRun):
         plan: DecodePlan,
         written: DecodePlan,
         frame_bytes: int,
-        questions: Questions,
+        checks: FileChecks,
         isolation: Isolation | None,
         *,
         knows_first: bool,
@@ -83,7 +83,7 @@ class ProgramRun(FFmpegRun):
             is_strict=not plan.options.conceal_errors,
             sandbox=None if isolation is None else isolation.sandbox,
         )
-        self.plan, self.questions = plan, questions
+        self.plan, self.checks = plan, checks
         self._written, self._frame_bytes = written, frame_bytes
         self._isolation = isolation  # which keeps the file open
         self._longest = 0  # the longest step between the times of two frames
@@ -138,10 +138,10 @@ class ProgramRun(FFmpegRun):
         given = output, self.plan.track.video.time_base, self._settings.policy, self._frame_bytes
         return ProgramOutput(*given) if self._isolation is None else ConfinedOutput(self._isolation, *given)
 
-    def _end_of(self, run: DecodeSession) -> End:
+    def _end_of(self, run: DecodeSession) -> EndOfFile:
         end = super()._end_of(run)
         if end.reason is None and not self._count:
-            return End(completeness.why_no_frames(self.plan.track.media, self.plan.options.start))
+            return EndOfFile(completeness.why_no_frames(self.plan.track.media, self.plan.options.start))
         return end
 
     def _is_all_asked_for(self, run: DecodeSession) -> bool:
@@ -150,16 +150,16 @@ class ProgramRun(FFmpegRun):
         part, latest = self.plan.part, self._latest
         return latest is not None and not part.has(latest + max(self._longest, part.usual))
 
-    def _end_of_file(self, run: DecodeSession) -> End:
+    def _end_of_file(self, run: DecodeSession) -> EndOfFile:
         options, last = self.plan.options, self._latest
         if last is None:
-            return End()
+            return EndOfFile()
         if options.filters or changes_frames(options.given_input):
-            end = self.questions.at_end(None)
-            is_inside = end.reason is None and options.start is None and self.questions.begins_inside_group()
-            return End(end.reason, completeness.BEGINS_INSIDE if is_inside else None)
+            end = self.checks.at_end(None)
+            is_inside = end.reason is None and options.start is None and self.checks.begins_inside_group()
+            return EndOfFile(end.reason, completeness.BEGINS_INSIDE if is_inside else None)
         unit = float(self.plan.track.video.time_base)
-        return self.questions.at_end(
+        return self.checks.at_end(
             completeness.Delivered(
                 frames=self._count if options.start is None else None,
                 last_s=last * unit,
@@ -175,7 +175,7 @@ class ProgramRun(FFmpegRun):
         start = self.plan.options.start
         if endpoints.identity(self.plan.track.source) is None:
             return None  # it can't be read again
-        is_inside = self.questions.begins_inside_group()
+        is_inside = self.checks.begins_inside_group()
         if start is None and not is_inside:
             return None
         arguments = self._written.beginning_arguments(before_start=not is_inside)
@@ -202,7 +202,7 @@ class ProgramEngine(FramesFromChild):
         opened: Source,
         plan: DecodePlan,
         reason: str,
-        questions: Questions,
+        checks: FileChecks,
         isolation: Isolation | None = None,
         stored: DecodePlan | None = None,
         *,
@@ -210,11 +210,11 @@ class ProgramEngine(FramesFromChild):
     ) -> None:
         pixels = ProgramPixels(plan, stored)
         run = ProgramRun(
-            *(program, opened, plan, stored or plan, pixels.input_bytes, questions, isolation),
+            *(program, opened, plan, stored or plan, pixels.input_bytes, checks, isolation),
             knows_first=knows_first,
         )
         unconfined = () if isolation is None else isolation.unconfined
-        super().__init__(plan, run, questions, DecoderEngine("ffmpeg", reason, unconfined), pixels)
+        super().__init__(plan, run, checks, DecoderEngine("ffmpeg", reason, unconfined), pixels)
         self._most = None  # FFmpeg knows
 
     @property

@@ -72,7 +72,7 @@ def written_packets(
     # FFmpeg may end before the first packet, or inside one: what it says tells why.
     with (
         suppress(LibavError, IndexError),
-        av.open(f"pipe:{descriptor}", format="nut", options=_OPTIONS) as media,
+        av.open(descriptors.for_libav(descriptor), format="nut", options=_OPTIONS) as media,
     ):
         stream = media.streams[0]
         units = Fraction(stream.time_base or 1) / time_base

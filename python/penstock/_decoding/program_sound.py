@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from penstock._common.reports import DecoderEngine
 from penstock._decoding.from_child import FromChild
-from penstock._decoding.open_sound import PlacedSound
+from penstock._decoding.placed_sound import PlacedSound
 from penstock._decoding.program_frames import ProgramOutput, writing_arguments
 from penstock._decoding.session import DecodeSession, FFmpegRun
 from penstock._decoding.sound_engine import SoundEngine
-from penstock._facts.completeness import INDEX_IS_LAST, End, has_sound, why_sound_incomplete
+from penstock._facts.completeness import INDEX_IS_LAST, EndOfFile, has_sound, why_sound_incomplete
 from penstock._facts.seeking import audio_arguments
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import format_seconds, option_arguments, read_arguments
@@ -116,15 +116,15 @@ class SoundRun(FFmpegRun):
     def _fail(self, reason: str) -> None:
         raise self.session.failure(f"{self._opened.path}: {reason}", self._count, _NEWER)
 
-    def _end_of(self, run: DecodeSession) -> End:
+    def _end_of(self, run: DecodeSession) -> EndOfFile:
         if not self._count and not self.has_enough and has_sound(*self._place, self._from_s, self._until_s):
             if self._opened.single_pass is not None and self.chosen.container.has_boxes:
                 raise self.session.failure(f"{self._opened.path}: {INDEX_IS_LAST}", 0)
             self._fail(f"this FFmpeg decodes nothing of the audio, which is {self._place[2].codec}")
         return super()._end_of(run)
 
-    def _end_of_file(self, run: DecodeSession) -> End:
-        return End(None if self._until_s is not None else why_sound_incomplete(*self._place))
+    def _end_of_file(self, run: DecodeSession) -> EndOfFile:
+        return EndOfFile(None if self._until_s is not None else why_sound_incomplete(*self._place))
 
 
 class _Placed(PlacedSound):
@@ -154,7 +154,8 @@ class ProgramSound(FromChild[npt.NDArray[Any]], SoundEngine):
 
     Args:
         run: FFmpeg.
-        form, title, part: as for `SoundEngine`.
+        form: what is made of the samples.
+        title, part: as for `SoundEngine`.
         reason: why it reads.
         queue_items: of the settings.
     """
@@ -168,12 +169,9 @@ class ProgramSound(FromChild[npt.NDArray[Any]], SoundEngine):
         reason: str,
         queue_items: int | None,
     ) -> None:
-        super().__init__(cast("OpenSound", run), form, title, part)
+        super().__init__(run.chosen.opened, _Placed(run, form), title, part)
         self._may_hang, self._output = True, run
         self._read_from(run, DecoderEngine("ffmpeg", reason), queue_items)
-
-    def _placed(self) -> PlacedSound:
-        return _Placed(self._output, self._form)
 
     def _finish(self) -> None:
         self._output.has_enough = self._stop is not None and self._place >= self._stop

@@ -16,17 +16,17 @@ from penstock._decoding.open_video import OpenVideo, VideoInput, keep_in_child
 from penstock._decoding.planes import are_same
 from penstock._decoding.run import CheckedRun, LostError, UnnamedError, account_by_decoding
 from penstock._decoding.unneeded import unneeded
-from penstock._facts.index import facts_of, table_of
+from penstock._facts.index import packet_info, table_of
 from penstock._facts.part import place_at
 from penstock._ffmpeg.command import endpoints
 from penstock._formats import containers
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
-    from av.container import InputContainer
     from av.video.frame import VideoFrame
+    from av.video.stream import VideoStream
 
-    from penstock._facts.index import Facts, Packet, Packets
+    from penstock._facts.index import Packet, PacketInfo, PacketTable
 
 # Groups of pictures before that of a frame with which a decode is tried again although libav tells of damage. Guessed:
 # one is enough for open groups.
@@ -84,20 +84,20 @@ class RandomAccess:
         if not self._decodes:
             self._decodes.append(_Decode(self._chosen))
         video = self._decodes[-1].video
-        facts: list[Facts] = []
+        facts: list[PacketInfo] = []
         why_short = None
         try:
-            facts.extend(map(facts_of, video.packets()))
+            facts.extend(map(packet_info, video.packets()))
         except LibavError as error:
             why_short = f"the file is damaged: {error.strerror}"
         return Account.by_packets(table_of(facts), video.stream, why_short)
 
-    def read(self) -> tuple[InputContainer, Packets]:
-        """The open file, for a caller who may move it, and the packets of the stream."""
+    def read(self) -> tuple[VideoStream, PacketTable]:
+        """The stream of an open file, for a caller who may move in it, and its packets."""
         packets = self.account.packets
         if not self._decodes:
             self._decodes.append(_Decode(self._chosen))
-        return self._decodes[-1].lent(), packets
+        return self._decodes[-1].borrow_stream(), packets
 
     def frames(self, places: Iterable[int]) -> Iterator[tuple[int, VideoFrame]]:
         """The frames at these places, from 0, each once, with its place, in the order in which they are decoded.
@@ -168,13 +168,13 @@ class RandomAccess:
         with _Decode(self._chosen, OpenVideo(self._chosen, has_threads=False)) as decode:
             for tries in count(1):
                 is_last = start == 0 or (tries > _EARLIER_STARTS and decode.has_failed)
-                found = decode.frames(
+                decoded_frames = decode.frames(
                     *(self.account, start, {packet}),
                     floor=floor,
                     takes_damaged=is_last and not self._chosen.is_strict,
                     ends=True,
                 )
-                frame = next((frame for _, frame in found), None)
+                frame = next((frame for _, frame in decoded_frames), None)
                 agrees = tries == 1 or is_last or (before is not None and frame and are_same(before, frame))
                 if frame is not None and agrees:
                     return start, frame
@@ -287,10 +287,10 @@ class _Decode:
         self._last, _, frame = run.ready.popleft()
         return self._last, frame
 
-    def lent(self) -> InputContainer:
-        """The open file, for a caller who may move it: the next frame begins with a seek."""
+    def borrow_stream(self) -> VideoStream:
+        """The stream, for a caller who may move in its file: the next frame begins with a seek."""
         self._run = None
-        return self.video.container
+        return self.video.stream
 
     def _keep(self, packet: int, frame: VideoFrame) -> None:
         self._recent[packet] = frame

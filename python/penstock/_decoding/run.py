@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 from av.error import FFmpegError as LibavError
 
-from penstock._decoding.account import Account, Expected, Shown
+from penstock._decoding.account import Account, Expected, ShownFrame
 from penstock._decoding.open_video import MOST_THREADS, OpenVideo, VideoInput
 from penstock._facts.index import (
     REORDERED,
-    Facts,
+    PacketInfo,
     TimeGuess,
     WholeFrom,
     are_times_of_decoding,
-    facts_of,
     has_false_beginning,
     names_frames,
+    packet_info,
     packet_of,
     packets_of,
     table_of,
@@ -30,7 +30,7 @@ from penstock._facts.index import (
 if TYPE_CHECKING:
     from av.video.frame import VideoFrame
 
-    from penstock._facts.index import Packet, Packets
+    from penstock._facts.index import Packet, PacketTable
 
 # Packets after which a frame that has not come is lost: reordered ones, those in libav's threads, and some.
 _AGE = REORDERED + MOST_THREADS + 2
@@ -68,7 +68,7 @@ class Run:
     def __init__(
         self, video: OpenVideo, packets: Iterator[tuple[int, Packet]] | None = None, *, forgets: bool = False
     ) -> None:
-        self.facts: dict[int, Facts] = {}
+        self.facts: dict[int, PacketInfo] = {}
         self.ready: deque[tuple[int, int, VideoFrame]] = deque()
         self.has_failed = self.is_at_end = False
         self.error: str | None = None
@@ -93,7 +93,7 @@ class Run:
             self._send(self.number, packet)
 
     @property
-    def packets(self) -> Packets:
+    def packets(self) -> PacketTable:
         """The facts as a table."""
         return table_of([*self.facts.values()])
 
@@ -105,11 +105,11 @@ class Run:
 
 
 def _noted(
-    packets: Iterator[Packet], facts: dict[int, Facts], *, forgets: bool
+    packets: Iterator[Packet], facts: dict[int, PacketInfo], *, forgets: bool
 ) -> Iterator[tuple[int, Packet]]:
     """The packets with their numbers, each once the facts have it. Refers to no run, so that a dropped run ends."""
     for number, packet in enumerate(packets):
-        facts[number] = facts_of(packet)
+        facts[number] = packet_info(packet)
         if forgets:
             facts.pop(number - _KEPT_FACTS, None)
         yield number, packet
@@ -248,7 +248,7 @@ class NamedRun(CheckedRun):
         until: a damaged packet, before which reading ends; None for all packets.
     """
 
-    def __init__(self, video: OpenVideo, floor: int | None, until: Facts | None) -> None:
+    def __init__(self, video: OpenVideo, floor: int | None, until: PacketInfo | None) -> None:
         super().__init__(video)
         self._floor, self._until = floor, until
         self._numbers: dict[int, int] = {}  # of packets, by their times
@@ -263,7 +263,7 @@ class NamedRun(CheckedRun):
         return Expected(facts.pts, not facts.is_hidden, is_due)
 
     @property
-    def first_lost(self) -> Facts:
+    def first_lost(self) -> PacketInfo:
         """The first packet that is damaged."""
         return self.facts[next(iter(self._awaited)) if self._failed is None else self._failed]
 
@@ -332,7 +332,7 @@ class PlainRun(Run):
         self._guess = TimeGuess(video.stream)
         self._awaited: dict[int, None] = {}  # packets whose frames have not come
         self._held: deque[VideoFrame] = deque()
-        self._shown: list[Shown] = []
+        self._shown: list[ShownFrame] = []
 
     @property
     def account(self) -> Account:
@@ -410,7 +410,7 @@ class PlainRun(Run):
         if self._counts:
             pts = self.facts[count].pts
         if not self._forgets:
-            self._shown.append(Shown(number, pts, frame.key_frame))
+            self._shown.append(ShownFrame(number, pts, frame.key_frame))
         self.ready.append((number, pts, frame))
 
 
@@ -419,7 +419,7 @@ def judged(video: OpenVideo) -> tuple[bool, bool]:
     ahead: list[Packet] = []
     with suppress(LibavError):  # the run will meet it, too
         ahead.extend(islice(video.packets(), REORDERED + 1))
-    video.give_back(ahead)
+    video.unread(ahead)
     packets = packets_of(ahead)
     if not names_frames(packets, video.stream):
         return False, False

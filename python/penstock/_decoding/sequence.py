@@ -17,8 +17,8 @@ from penstock._decoding.open_video import OpenVideo, VideoInput
 from penstock._decoding.random_access import RandomAccess
 from penstock._decoding.run import LOST, LostError, NamedRun, PlainRun, UnnamedError, judged
 from penstock._facts import completeness
-from penstock._facts.completeness import End, times_go_back
-from penstock._facts.index import Facts, facts_of, has_hidden_frames
+from penstock._facts.completeness import EndOfFile, times_go_back
+from penstock._facts.index import PacketInfo, has_hidden_frames, packet_info
 from penstock._facts.opening import times_may_jump
 from penstock._facts.seeking import may_seek
 from penstock._formats import containers
@@ -110,11 +110,11 @@ class Sequence:
         if self._part is not None or not may_seek(video.codec_name, codec.pix_fmt):
             return
         [packet] = islice(video.packets(), 1)
-        video.give_back([packet])
+        video.unread([packet])
         is_sound = packet.size and not packet.is_discard and not packet.is_corrupt
         frame = video.decode_alone(packet) if is_sound else None
         if frame is not None and not frame.is_corrupt:
-            pts = facts_of(packet).pts
+            pts = packet_info(packet).pts
             self._ready.append((pts, frame))
             self._from = pts + 1
 
@@ -165,10 +165,10 @@ class Sequence:
         else:
             self._begin_plain()
 
-    def end(self, track: Track) -> End:
+    def end(self, track: Track) -> EndOfFile:
         """What shows at the end of the file, once `advance` has come there."""
         if not self._chosen.is_strict:
-            return End()
+            return EndOfFile()
         unit = float(track.video.time_base)
         delivered = completeness.Delivered(
             frames=self._given if self._part is None else None,
@@ -176,10 +176,10 @@ class Sequence:
             longest_s=self._longest * unit,
         )
         assert self._run is not None
-        end = completeness.end_of(track, delivered, (self._video.container, self._run.packets))
+        end = completeness.end_of(track, delivered, (self._video.stream, self._run.packets))
         if end.reason is None and self._begins_inside:
-            return End(warning=completeness.BEGINS_INSIDE)
-        return End(end.reason, end.warning or self._video.warning)
+            return EndOfFile(warning=completeness.BEGINS_INSIDE)
+        return EndOfFile(end.reason, end.warning or self._video.warning)
 
     @property
     def account(self) -> Account | None:
@@ -320,7 +320,7 @@ class Sequence:
         self,
         *,
         has_threads: bool,
-        until: Facts | None = None,
+        until: PacketInfo | None = None,
         seeks: bool = True,
         from_: tuple[int, int] | None = None,
     ) -> None:
@@ -374,7 +374,7 @@ class Sequence:
             with suppress(LibavError):  # of a server that can't seek
                 if target > begins and self._video.seek(target):
                     if found := _from_key_before(self._video.packets(), wanted, latest):
-                        self._video.give_back(found)
+                        self._video.unread(found)
                         return found[0]
                     continue
             break

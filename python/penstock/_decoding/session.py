@@ -23,10 +23,10 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from penstock._common.messages import argument, plural
 from penstock._common.ownership import Closable
-from penstock._facts.completeness import End, other_codecs
+from penstock._facts.completeness import EndOfFile, other_codecs
 from penstock._facts.info import MediaInfo, Track
+from penstock._facts.reported_damage import reported_damage
 from penstock._facts.source import Source
-from penstock._facts.told_damage import told_damage
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT
 from penstock._ffmpeg.command.settings import DecoderSettings
 from penstock._ffmpeg.program.child import DRAIN_GRACE_S
@@ -203,9 +203,11 @@ class DecodeSession(ChildSession):
         """Notes whether FFmpeg succeeded, which has closed its output, unless `close` has killed it."""
         with self._ending:
             self.check_usable()
+            # A thread that reads ahead and one that judges the end may both come here.
             if self.has_succeeded is not None:
                 return  # another thread was first
             process = self.process
+            # A program of the user's, such as a wrapper, may close its output and stay.
             if is_late := not process.wait(END_GRACE_S):
                 process.kill()
                 process.wait()
@@ -295,9 +297,9 @@ class ChildRun(Closable, Generic[Child]):
         if given != self._count:
             raise DecoderError(f"{self._opened.path}: frame {given} is lost, and can't be read again")
 
-    def end(self, _: Track) -> End:
+    def end(self, _: Track) -> EndOfFile:
         """Nothing: `finish` tells."""
-        return End()
+        return EndOfFile()
 
     @property
     def pid(self) -> int | None:
@@ -399,37 +401,37 @@ class FFmpegRun(ChildRun[DecodeSession]):
             raise run.failure(f"{self._opened.path}: {end.reason}", self._count, advice)
         return end.warning
 
-    def _end_of(self, run: DecodeSession) -> End:
+    def _end_of(self, run: DecodeSession) -> EndOfFile:
         """What the end of FFmpeg means: why reading has failed, and what to say of the file."""
         process, after = run.process, f"after {plural(self._count, 'frame')}"
-        said = process.log.text
-        if process.returncode not in (0, None) and has_no_frames(said):
-            return End("the video stream has no frames that FFmpeg can decode")
-        if f"width '{OTHER_SIZE}'" in said:
-            return End(
+        text = process.log.text
+        if process.returncode not in (0, None) and has_no_frames(text):
+            return EndOfFile("the video stream has no frames that FFmpeg can decode")
+        if f"width '{OTHER_SIZE}'" in text:
+            return EndOfFile(
                 f"the pictures change their size, which a palette doesn't support, {after}. Pass "
                 f"{argument('pixel_format', DEFAULT_FORMAT)} to scale all frames to the size of the first one"
             )
         sandbox = self._sandbox if self._is_strict or not run.has_succeeded else None
         # Before damage: what FFmpeg says for want of memory looks like that.
-        if sandbox is not None and (limit := sandbox.reached_limit(process.returncode, said)) is not None:
-            return End(f"decoding {limit}, {after}")
+        if sandbox is not None and (limit := sandbox.reached_limit(process.returncode, text)) is not None:
+            return EndOfFile(f"decoding {limit}, {after}")
         if not run.has_succeeded:
-            return End(f"FFmpeg {process.ending}, {after}")
+            return EndOfFile(f"FFmpeg {process.ending}, {after}")
         if not self._is_strict:
-            return End()
+            return EndOfFile()
         warning = None
         media, others = self._media, self._other_codecs
-        if damage := told_damage(process, self._source, media.container, others, self._sandbox):
+        if damage := reported_damage(process, self._source, media.container, others, self._sandbox):
             warning = self._explained(damage)
             if warning is None:
-                return End(f"the file is damaged or ends too early, {after}")
+                return EndOfFile(f"the file is damaged or ends too early, {after}")
         if self._is_all_asked_for(run):
-            return End(warning=warning)
-        found = End(self._opened.failure) if self._opened.failure else self._end_of_file(run)
-        if found.reason is not None:
-            return End(f"{found.reason}, {after}")
-        return End(warning=warning or found.warning)
+            return EndOfFile(warning=warning)
+        end = EndOfFile(self._opened.failure) if self._opened.failure else self._end_of_file(run)
+        if end.reason is not None:
+            return EndOfFile(f"{end.reason}, {after}")
+        return EndOfFile(warning=warning or end.warning)
 
     def _explained(self, damage: Counter[str]) -> str | None:
         """The warning to give for FFmpeg's messages of damage, if only the beginning is damaged; else None."""
@@ -439,7 +441,7 @@ class FFmpegRun(ChildRun[DecodeSession]):
         """Whether the caller asked for no more than was delivered, whatever follows in the file."""
         return False
 
-    def _end_of_file(self, run: DecodeSession) -> End:
+    def _end_of_file(self, run: DecodeSession) -> EndOfFile:
         """What shows at the end of the file, although FFmpeg has succeeded."""
         raise NotImplementedError
 

@@ -2,33 +2,60 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock._common.deadline import Deadline
 from penstock._common.reports import DecoderEngine
-from penstock._decoding.open_sound import OpenSound, Placed, PlacedSound
+from penstock._decoding.placed_sound import BLOCK_SAMPLES, Placed
 from penstock._decoding.turns import Turns
 from penstock._ffmpeg.command import endpoints
 from penstock.errors import DecoderError, FFmpegWarning, StalledError
 
 if TYPE_CHECKING:
     from penstock._decoding.mixing import SampleForm
+    from penstock._facts.source import Source
 
-#: Chosen: samples of each channel in a block, 0.3 s of most sounds. The last block, and the last of silence, may have
-#: fewer.
-BLOCK_SAMPLES = 1 << 14
+
+class Sound(Protocol):
+    """Gives samples from any place on: a `PlacedSound` does in this process, a `ConfinedSound` in another one."""
+
+    @property
+    def form(self) -> SampleForm:
+        """What is made of the samples."""
+
+    @property
+    def warning(self) -> str | None:
+        """What is to be said of the end; None if that is nothing."""
+
+    @property
+    def nearby(self) -> float:
+        """To a place that is not further ahead, decoding on is quicker than a seek."""
+
+    def again(self) -> Sound:
+        """The same, of a second open file."""
+
+    def blocks(self, begin: int, stop: int | None) -> Iterator[Placed]:
+        """The samples from a place on, to another or somewhat further; None is the end."""
+
+    def more(self, stop: int | None) -> Iterator[Placed]:
+        """The samples behind those of the last call."""
+
+    def close(self) -> None:
+        """Closes the file."""
 
 
 class SoundEngine(Turns[npt.NDArray[Any]]):
     """Gives blocks of samples, and those of windows anywhere in the file.
 
     Args:
-        opened, form: what is read, and what is made of it.
+        opened: the file.
+        sound: its samples.
         title: of the decoder.
         part: places to begin with and to end before; None is the end of the audio. Places before the first sample are
             silent.
@@ -36,16 +63,16 @@ class SoundEngine(Turns[npt.NDArray[Any]]):
 
     late = "libav decoded no audio"
 
-    def __init__(self, opened: OpenSound, form: SampleForm, title: str, part: tuple[int, int | None]) -> None:
-        self._is_file = endpoints.is_path(opened.chosen.opened.url)
+    def __init__(self, opened: Source, sound: Sound, title: str, part: tuple[int, int | None]) -> None:
+        self._is_file = endpoints.is_path(opened.url)
         super().__init__(may_hang=not self._is_file)
-        self._chosen, self._form, self._title = opened.chosen, form, title
-        self._opened: OpenSound | None = opened  # which the first use takes
+        self._source, self._first, self._form, self._title = opened, sound, sound.form, title
+        self._is_taken = False  # the first one
         self._place, self._stop = part
-        self._sound: PlacedSound | None = None
+        self._sound: Sound | None = None
         self._blocks: Iterator[Placed] | None = None
         self._ahead: list[Placed] = []
-        self._windows: PlacedSound | None = None  # a second open file
+        self._windows: Sound | None = None
         self._failure: DecoderError | StalledError | None = None
         self._is_fed = self._is_used = False
 
@@ -54,9 +81,9 @@ class SoundEngine(Turns[npt.NDArray[Any]]):
         """The engine, for a caller."""
         return DecoderEngine("libav", f"libav reads {'files' if self._is_file else 'URLs'}, in this process")
 
-    def _placed(self) -> PlacedSound:
-        opened, self._opened = self._opened or OpenSound(self._chosen), None
-        return PlacedSound(opened, self._form)
+    def _taken(self) -> Sound:
+        is_taken, self._is_taken = self._is_taken, True
+        return self._first.again() if is_taken else self._first
 
     # --- in sequence -------------------------------------------------------------------------------------------------
 
@@ -87,13 +114,12 @@ class SoundEngine(Turns[npt.NDArray[Any]]):
 
     def _fill(self, deadline: Deadline) -> None:
         """Decodes until there is a block, or the end."""
-        sound = self._sound = self._sound or self._placed()
+        sound = self._sound = self._sound or self._taken()
         if self._blocks is None:
-            self._blocks = sound.blocks(self._place)
+            self._blocks = sound.blocks(self._place, self._stop)
             self._is_fed = self._stop is not None and self._place >= self._stop
         while not self._is_fed and sum(len(one.samples) for one in self._ahead) < BLOCK_SAMPLES:
             self.check_usable()
-            sound.due = self._place + BLOCK_SAMPLES
             try:
                 block = next(self._blocks, None)
             except (DecoderError, StalledError) as failure:
@@ -116,7 +142,7 @@ class SoundEngine(Turns[npt.NDArray[Any]]):
     def _took(self, made: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
         self._is_used = made is not None
         if made is None and self._sound is not None and self._sound.warning is not None:
-            warning = FFmpegWarning(f"{self._chosen.path}: {self._sound.warning}")
+            warning = FFmpegWarning(f"{self._source.path}: {self._sound.warning}")
             warnings.warn(warning, stacklevel=4)
         return made
 
@@ -126,7 +152,7 @@ class SoundEngine(Turns[npt.NDArray[Any]]):
         """The samples of windows that begin with these places, and which part of each lies in the audio."""
         self.check_usable()
         with self._turn(Deadline(None)):
-            sound = self._windows = self._windows or self._placed()
+            sound = self._windows = self._windows or self._taken()
             try:
                 return _windows_of(sound, begins, count, self._form)
             except BaseException:
@@ -143,39 +169,34 @@ class SoundEngine(Turns[npt.NDArray[Any]]):
     def _free(self) -> None:
         self._ahead.clear()
         self._blocks = None
-        for sound in (self._opened, self._sound, self._windows):
+        for sound in (self._first if not self._is_taken else None, self._sound, self._windows):
             if sound is not None:
                 sound.close()
-        self._opened = self._sound = self._windows = None
+        self._is_taken, self._sound, self._windows = True, None, None
 
 
 def _windows_of(
-    sound: PlacedSound, begins: Sequence[int], count: int, form: SampleForm
+    sound: Sound, begins: Sequence[int], count: int, form: SampleForm
 ) -> tuple[npt.NDArray[Any], list[tuple[int, int]]]:
     made, parts = silence((len(begins), count, form.channels), form.dtype), [(0, 0)] * len(begins)
-    blocks: Iterator[Placed] | None = None
-    ahead, reached, is_over, nearby = list[Placed](), 0, False, sound.nearby
+    ahead, reached, is_over, nearby = list[Placed](), -math.inf, False, sound.nearby
     for number in sorted(range(len(begins)), key=begins.__getitem__):
         begin, stop = begins[number], begins[number] + count
         if stop <= 0:
             continue
         ahead = [one for one in ahead if one.end > begin]
-        if blocks is None or (begin > reached + nearby and not is_over):
-            reached, ahead = max(0, begin), []
-            blocks = sound.blocks(reached)
-        while reached < stop and not is_over:
-            sound.due = min(stop, reached + BLOCK_SAMPLES)
-            block = next(blocks, None)
-            is_over = block is None
-            if block is not None:
+        if reached < stop and not is_over:
+            is_near = begin <= reached + nearby
+            for block in sound.more(stop) if is_near else sound.blocks(max(0, begin), stop):
                 reached = block.end
                 if reached > begin:
                     ahead.append(block)
+            is_over = reached < stop
         for at, samples in ahead:
             first, last = max(at, begin), min(at + len(samples), stop)
             if first < last:
                 made[number, first - begin : last - begin] = samples[first - at : last - at]
-        parts[number] = min(count, max(0, -begin)), max(0, min(count, reached - begin))
+        parts[number] = min(count, max(0, -begin)), max(0, min(count, int(max(reached, 0)) - begin))
     return made, parts
 
 

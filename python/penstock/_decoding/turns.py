@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_FOREVER = Deadline(None)
+
 
 class Read(NamedTuple, Generic[T]):
     """A read on the reader's own thread, by its number."""
@@ -31,28 +33,85 @@ class Read(NamedTuple, Generic[T]):
     outcome: Future[T | None]
 
 
-class Turns(Closable, Generic[T]):
+class OneAtATime(Closable):
+    """Something that one thread uses at a time, and that any thread may close."""
+
+    #: What to say if nothing came in time.
+    late: ClassVar[str] = "libav decoded no frame"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.RLock()  # which knows its owner
+        self._reading_thread: int | None = None
+        self._is_released = False
+        self._times = Times()
+
+    def _free(self) -> None:
+        """Closes the file."""
+        raise NotImplementedError
+
+    @contextmanager
+    def _turn(self, deadline: Deadline = _FOREVER) -> Iterator[None]:
+        """Excludes other threads. `close` leaves it to the last of them to close the file."""
+        thread = threading.get_ident()
+        if self._reading_thread == thread:
+            raise RuntimeError("a signal handler can't read from a decoder that its thread is reading")
+        try:
+            if not self._lock.acquire(timeout=deadline.at_most(threading.TIMEOUT_MAX)):
+                raise deadline.late(f"another thread was reading, and {self.late}")
+            self._reading_thread = thread
+            self.check_usable()
+            entered_s = self._times.enter()
+            try:
+                yield
+            finally:
+                self._times.leave(entered_s)
+        finally:  # a signal handler may have raised right behind `acquire`
+            if self._reading_thread == thread:
+                self._reading_thread = None
+            with suppress(RuntimeError):  # another thread has the lock
+                self._lock.release()
+            if self._is_closed:
+                self._release()
+
+    def close(self) -> None:
+        """Closes it, or lets the thread do it that uses it. May be called again, also by a signal handler."""
+        self._is_closed = True
+        if not self.is_inherited:
+            self._release()
+
+    def _release(self) -> None:
+        if self._reading_thread == threading.get_ident():
+            return  # this is a signal handler, and the read that it interrupts closes the file
+        while self._is_closed and not self._is_released and self._lock.acquire(blocking=False):
+            try:
+                if self._is_released:
+                    return  # a signal handler has done it, right behind `acquire`
+                self._is_released = True
+                self._let_go()
+            finally:
+                self._lock.release()
+
+    def _let_go(self) -> None:
+        self._times.end()
+        self._free()
+
+
+class Turns(OneAtATime, Generic[T]):
     """Gives items of a file, or of another source, one after another.
 
     Args:
         may_hang: the source may keep libav waiting, and libav can't be interrupted: another thread reads.
     """
 
-    #: What to say if nothing came in time.
-    late: ClassVar[str] = "libav decoded no frame"
-
     def __init__(self, *, may_hang: bool = False) -> None:
         super().__init__()
         self._may_hang, self._closing = may_hang, Future[None]()
-        self._lock = threading.RLock()  # which knows its owner
-        self._reading_thread: int | None = None
         self._is_torn = False  # an exception of a signal handler has interrupted a read
-        self._is_released = False
         self._worker: Daemon | None = None
         self._abandoned: list[Read[T]] = []  # reads for which nobody waits any more, as a heap
         self._reads, self._queueing = count(), threading.RLock()
         self._reads_ahead = 0
-        self._times = Times()
         keep_in_child(self)
 
     # --- what it reads -----------------------------------------------------------------------------------------------
@@ -67,10 +126,6 @@ class Turns(Closable, Generic[T]):
 
     def _took(self, made: T | None) -> T | None:
         """Counts what a caller receives."""
-        raise NotImplementedError
-
-    def _free(self) -> None:
-        """Closes the file."""
         raise NotImplementedError
 
     @property
@@ -140,32 +195,8 @@ class Turns(Closable, Generic[T]):
         return read.outcome.done()
 
     def _read_alone(self) -> T | None:
-        with self._turn(Deadline(None)):
-            return self._next(Deadline(None))
-
-    @contextmanager
-    def _turn(self, deadline: Deadline) -> Iterator[None]:
-        """Excludes other threads. `close` leaves it to the last of them to close the file."""
-        thread = threading.get_ident()
-        if self._reading_thread == thread:
-            raise RuntimeError("a signal handler can't read from a decoder that its thread is reading")
-        try:
-            if not self._lock.acquire(timeout=deadline.at_most(threading.TIMEOUT_MAX)):
-                raise deadline.late(f"another thread was reading, and {self.late}")
-            self._reading_thread = thread
-            self.check_usable()
-            entered_s = self._times.enter()
-            try:
-                yield
-            finally:
-                self._times.leave(entered_s)
-        finally:  # a signal handler may have raised right behind `acquire`
-            if self._reading_thread == thread:
-                self._reading_thread = None
-            with suppress(RuntimeError):  # another thread has the lock
-                self._lock.release()
-            if self._is_closed:
-                self._release()
+        with self._turn():
+            return self._next(_FOREVER)
 
     def _next(self, deadline: Deadline) -> T | None:
         if self._is_torn:
@@ -182,10 +213,14 @@ class Turns(Closable, Generic[T]):
     def close(self) -> None:
         """Closes the file, or lets the thread do it that reads. May be called again, also by a signal handler."""
         self._is_closed = True
-        if not self.is_inherited:
-            if not self._closing.done():
-                self._closing.set_result(None)
-            self._release()
+        if not self.is_inherited and not self._closing.done():
+            self._closing.set_result(None)
+        super().close()
+
+    def _let_go(self) -> None:
+        super()._let_go()
+        if self._worker is not None:
+            self._worker.end()
 
     def _close_collected(self, title: str, *, is_used: bool) -> None:
         """Closes the file when the garbage collector takes the decoder, with a `ResourceWarning` before the end."""
@@ -194,21 +229,6 @@ class Turns(Closable, Generic[T]):
         if is_used:
             warnings.warn(f"{title} was never closed", ResourceWarning, source=self, stacklevel=3)
         self.close()
-
-    def _release(self) -> None:
-        if self._reading_thread == threading.get_ident():
-            return  # this is a signal handler, and the read that it interrupts closes the file
-        while self._is_closed and not self._is_released and self._lock.acquire(blocking=False):
-            try:
-                if self._is_released:
-                    return  # a signal handler has done it, right behind `acquire`
-                self._is_released = True
-                self._times.end()
-                self._free()
-                if self._worker is not None:
-                    self._worker.end()
-            finally:
-                self._lock.release()
 
 
 class Times:

@@ -7,13 +7,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, BinaryIO, Self, Unpack
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from penstock._common.keywords import explains
+from penstock._common.keywords import OF_SOURCE, explains, explains_as, given
 from penstock._common.messages import warn
 from penstock._common.ownership import check_owner
 from penstock._common.progress import Reporter
@@ -23,11 +23,11 @@ from penstock._encoding.encoder_base import EncoderBase
 from penstock._encoding.encoders import Quality
 from penstock._encoding.frame_check import frame_buffer, frame_size
 from penstock._encoding.intake import Intake
-from penstock._encoding.listed import quickest_plan
+from penstock._encoding.listed import by_quickest
 from penstock._encoding.output_pixel_format import AUTO
 from penstock._encoding.plan import EncodePlan, plan
 from penstock._encoding.rehearsal import needs_trial, working_plan
-from penstock._encoding.request import LikeOptions, OddSize, Request
+from penstock._encoding.request import OddSize, Request
 from penstock._encoding.sound import Audio
 from penstock._encoding.timing import Origin
 from penstock._ffmpeg.command.settings import (
@@ -258,11 +258,34 @@ class Encoder(EncoderBase):
             self._start(made)
 
     @classmethod
+    @explains_as(__init__)
     def like(
         cls,
         source: Decoder | MediaInfo,
         output: str | os.PathLike[str] | BinaryIO,
-        **options: Unpack[LikeOptions],
+        *,
+        fps: int | float | Fraction | None = OF_SOURCE,
+        size: tuple[int, int] | None = OF_SOURCE,
+        pixel_format: str = OF_SOURCE,
+        value_range: tuple[float, float] | None = OF_SOURCE,
+        channels_first: bool = OF_SOURCE,
+        vflip: bool = OF_SOURCE,
+        odd_size: OddSize = OF_SOURCE,
+        codec: str = OF_SOURCE,
+        quality: Quality | None = OF_SOURCE,
+        crf: float | None = OF_SOURCE,
+        preset: str | None = OF_SOURCE,
+        crash_safe: bool = OF_SOURCE,
+        options: Mapping[str, object] | None = OF_SOURCE,
+        output_pixel_format: str = OF_SOURCE,
+        colors: Colors = OF_SOURCE,
+        audio: Audio | Sequence[Audio] | None = OF_SOURCE,
+        metadata: Mapping[str, str] | None = OF_SOURCE,
+        timecode: str | None = OF_SOURCE,
+        chapters: Sequence[tuple[float, str]] | None = OF_SOURCE,
+        subtitles: str | os.PathLike[str] | None = OF_SOURCE,
+        progress: bool | int | Callable[[EncoderStats], object] = OF_SOURCE,
+        settings: EncoderSettings = OF_SOURCE,
     ) -> Self:
         """Returns an encoder that keeps the properties of a source video.
 
@@ -282,10 +305,11 @@ class Encoder(EncoderBase):
         container has no times, or if the decoder has a ``start`` in a video with a constant rate. A decoder with a
         ``start`` leaves out the audio.
 
+        The other arguments are those of `Encoder`, and override the source: ``audio=None`` leaves out the audio.
+
         Args:
             source: a `Decoder` whose frames you will write, or the `penstock.video.MediaInfo` of a file.
             output: the output, as for `Encoder`.
-            options: arguments of `Encoder`, which override the source: ``audio=None`` leaves out the audio.
 
         Raises:
             DecoderError: if the source has no video.
@@ -296,7 +320,31 @@ class Encoder(EncoderBase):
         """
         from penstock._encoding.like import arguments_like_file
 
-        found, origin = arguments_like_file(source, output, options)
+        arguments = given(
+            fps=fps,
+            size=size,
+            pixel_format=pixel_format,
+            value_range=value_range,
+            channels_first=channels_first,
+            vflip=vflip,
+            odd_size=odd_size,
+            codec=codec,
+            quality=quality,
+            crf=crf,
+            preset=preset,
+            crash_safe=crash_safe,
+            options=options,
+            output_pixel_format=output_pixel_format,
+            colors=colors,
+            audio=audio,
+            metadata=metadata,
+            timecode=timecode,
+            chapters=chapters,
+            subtitles=subtitles,
+            progress=progress,
+            settings=settings,
+        )
+        found, origin = arguments_like_file(source, output, arguments)
         for sentence in origin.lost:
             warn(sentence)
         encoder = cls.__new__(cls)
@@ -526,10 +574,8 @@ def _first_plan(request: Request, *, is_like: bool = False) -> tuple[EncodePlan,
 
     In an event loop, which a trial would hold up, the plan is only checked. It is tried at the first ``await``.
     """
-    size, beside = request.size, None
-    # A source's properties were compared with what the other program can write.
-    if not is_like and (quickest := quickest_plan(request)) is not None:
-        request, beside = quickest.request, quickest.beside
+    size = request.size
+    request, beside = by_quickest(request)
     if size is not None and _is_in_loop() and needs_trial(made := plan(request, size, beside)):
         return working_plan(request, None, beside=made.beside), False
     return working_plan(request, size, beside=beside, is_like=is_like), size is not None

@@ -14,7 +14,6 @@ import numpy as np
 from penstock._common.deadline import Deadline
 from penstock._common.tensors import OnDevice
 from penstock._common.types import Data
-from penstock._encoding import nut
 from penstock._encoding.frame_form import PLAIN, FrameForm
 from penstock._encoding.plan import EncodePlan
 from penstock._encoding.sound import checked_samples
@@ -305,7 +304,7 @@ class NutFeed(RawFeed):
         if not self._is_timed or not self.submitted:
             return self.submitted / self._rate
         _, last_s, step_s = self._times_s
-        return last_s + (step_s or Fraction(1, nut.NOMINAL_FPS))
+        return last_s + (step_s or 1 / self._stream.fps)
 
     @property
     def waited_s(self) -> float:

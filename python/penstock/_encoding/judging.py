@@ -19,7 +19,8 @@ from penstock._formats import encoders
 from penstock._formats.pixel_formats import has_alpha
 
 if TYPE_CHECKING:
-    from penstock._encoding.compare import Difference, Meant, Picture
+    from penstock._encoding.compare import Difference, Meant
+    from penstock._encoding.pattern import Picture
 
 # The share of clipped samples from which on a report warns. Chosen: models overshoot a little in a few places, and a
 # wrong range clips many times that.

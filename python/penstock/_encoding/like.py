@@ -21,7 +21,7 @@ from penstock._encoding.timecode import TIMECODE, check_timecode
 from penstock._encoding.timing import Origin
 from penstock._facts.completeness import CHEAP_BYTES
 from penstock._facts.info import MediaInfo, VideoInfo
-from penstock._ffmpeg.command.arguments import frame_rate
+from penstock._ffmpeg.command.arguments import format_seconds, frame_rate
 from penstock._ffmpeg.command.colors import MATRICES, holds_hdr_metadata
 from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT
@@ -173,8 +173,8 @@ def arguments_like_file(
         )
         if is_film and not begins_later and not is_encrypted and _is_readable(media.path):
             found["audio"], kept_sounds = media.path, 1
-        start_s = options.start if is_film and options is not None else None
-        lost += _lost_sounds(media, video, kept_sounds, start_s=start_s)
+        first_s = _first_s(decoder) if is_film and begins_later else None
+        lost += _lost_sounds(media, video, kept_sounds, first_s=first_s)
     if is_film:
         found |= arguments_like_labels(media, arguments)
         is_part = begins_later or (options is not None and (options.count, options.end) != (None, None))
@@ -194,11 +194,15 @@ def arguments_like_file(
     lost += _lost_streams(media, video)
     if media.subtitles and "subtitles" not in arguments:
         lost.append(f"subtitles. Pass {argument('subtitles', 'subtitles.srt')} to add them")
-    return {**found, **arguments}, Origin(
+    is_asked, has_sound = "fps" in arguments, bool(found.get("audio"))
+    arguments = {**found, **arguments}
+    if arguments["fps"] is None and not video.is_variable_frame_rate:
+        arguments["nominal_fps"] = video.frame_rate
+    return arguments, Origin(
         lost=[LOST.format(what) for what in lost],
         is_like=True,
-        is_asked="fps" in arguments,
-        source_s=_source_s(media, video, decoder, {**found, **arguments}) if found.get("audio") else None,
+        is_asked=is_asked,
+        source_s=_source_s(media, video, decoder, arguments) if has_sound else None,
     )
 
 
@@ -332,18 +336,25 @@ def _lost_streams(media: MediaInfo, video: VideoInfo) -> Iterable[str]:
         yield kind if kind == "attachment" else f"{kind} stream that Penstock can't decode"
 
 
+def _first_s(decoder: Decoder | None) -> float | None:
+    """The time of the first frame of a decoder with a start, which may have begun before the start."""
+    if decoder is None or not (start := decoder._options.start):
+        return None
+    return float(start if decoder._options.fps is not None else decoder._begins_s(start))
+
+
 def _lost_sounds(
     media: MediaInfo,
     video: VideoInfo,
     kept: int,
     *,
-    start_s: float | None = None,
+    first_s: float | None = None,
     picture_ends_s: float | None = None,
 ) -> Iterable[str]:
     """What is lost of a file's audio if so many of its tracks are kept.
 
     Args:
-        start_s: of the decoder.
+        first_s: the time of the decoder's first frame, if it has a start.
         picture_ends_s: by the file's clock, if its packets were read.
     """
     if kept:
@@ -351,13 +362,13 @@ def _lost_sounds(
     if kept >= len(media.audio):
         return
     lost = f"audio tracks ({len(media.audio) - kept} of {len(media.audio)})"
-    if not start_s:
+    if first_s is None:
         yield lost
         return
     # A copy would begin with the packet that the video's keyframe needs, and FFmpeg counts from the first timestamp.
-    from_s = max(0.0, float(start_s) - ((media.start_s or 0.0) - media.zero_s))
+    from_s = max(0.0, first_s - ((media.start_s or 0.0) - media.zero_s))
     track = 0 if media.best_audio is None else media.best_audio.index
-    cut = f"ffmpeg -ss {from_s:g} -i {quote(media.path)} -map 0:{track} -c:a flac part.mka"
+    cut = f"ffmpeg -ss {format_seconds(from_s)} -i {quote(media.path)} -map 0:{track} -c:a flac part.mka"
     yield f"{lost}, because the decoder has a start. Pass {argument('audio', 'part.mka')}, made with: {cut}"
 
 

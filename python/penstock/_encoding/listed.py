@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from penstock._encoding.encoders import LOSSLESS, hardware_encoders
-from penstock._encoding.plan import EncodePlan, plan
+from penstock._encoding.plan import Beside, EncodePlan, plan
 from penstock._encoding.request import Request
 from penstock._encoding.sound import AudioFile, Sound
 from penstock._ffmpeg.command import endpoints
@@ -66,21 +66,22 @@ def _asks_for_what_is_listed(request: Request) -> bool:
     )
 
 
-def quickest_plan(request: Request) -> EncodePlan | None:
-    """The plan by the program that starts in the least time, at no size yet; None if another program is due.
+def by_quickest(request: Request) -> tuple[Request, Beside | None]:
+    """The request, which names the program that starts in the least time, and what was found to come with the picture.
 
-    It is due unless every FFmpeg is known to do the same: builds have other filters, drivers and protocols.
+    The request stays, and nothing is found, unless every FFmpeg is known to do the same: builds have other filters,
+    drivers and protocols.
     """
     check_settings(request.settings, EncoderSettings)
     if request.settings.ffmpeg is not None or hardware_encoders(request.codec):
-        return None
+        return request, None
     if not _asks_for_what_is_listed(request) or (program := quickest_ffmpeg()) is None:
-        return None
+        return request, None
     with suppress(EncoderError, ValueError):  # the other program may have what this one lacks
         made = plan(replace(request, settings=with_ffmpeg(request.settings, program)), None)
         if is_listed(made) and _is_local(made):
-            return made
-    return None
+            return made.request, made.beside
+    return request, None
 
 
 def _is_local(made: EncodePlan) -> bool:

@@ -23,8 +23,11 @@ from penstock._ffmpeg.command.pixel_formats import FrameLayout
 from penstock._ffmpeg.program.child import ProgramError, run
 from penstock.errors import EncoderError
 
-#: The frame rate that codecs are told at a variable rate. They derive their level and the bits per frame from it.
-NOMINAL_FPS = 60
+# The frame rate that codecs and headers are told if frames come with their times and nothing tells their rate. Codecs
+# derive their level and the bits per frame from it.
+_NOMINAL_FPS = Fraction(60)
+# FFmpeg leaves out a rate in NUT from so many frames per second on.
+_MOST_NOMINAL_FPS = 1000
 #: Seconds that are added to all times where there is sound. A copied sound may begin before 0, with samples that only
 #: prepare the decoder, and NUT has no times below 0. FFmpeg subtracts them again (``-itsoffset``). Chosen:
 #: codecs need some tens of milliseconds.
@@ -73,12 +76,14 @@ class NutStream:
         clocks: for each stream, the picture's first.
         unit_count: how many units of time the file has.
         offset_s: seconds that every time is later in the file.
+        fps: the frame rate that the header tells.
     """
 
     head: bytes
     clocks: tuple[StreamClock, ...]
     unit_count: int
     offset_s: int
+    fps: Fraction
 
     def tick(self, stream: int, time_s: Fraction) -> int:
         """A time in the unit of that stream, rounded to the nearest, with the offset."""
@@ -119,12 +124,14 @@ def make_stream(
     rate: Fraction | None,
     inputs: Sequence[Sequence[str]],
     outputs: Sequence[str],
+    nominal_fps: Fraction | None = None,
 ) -> NutStream:
     """The stream of frames at that rate, or with times of their own, and of sounds.
 
     Args:
         inputs: FFmpeg's arguments that read each sound.
         outputs: FFmpeg's arguments that choose the sounds and make packets of them.
+        nominal_fps: the rate that the header tells of frames with times of their own, if it is known.
 
     Raises:
         ValueError: the container has no name for the pixel format.
@@ -153,9 +160,10 @@ def make_stream(
             "name for the format. Pass another pixel_format, such as 'yuv420p10le' or 'rgb48le'"
         )
     if rate is None:
-        head = _with_nominal_rate(head)
+        rate = nominal_fps if nominal_fps is not None and nominal_fps < _MOST_NOMINAL_FPS else _NOMINAL_FPS
+        head = _with_rate(head, rate)
     units, clocks = _clocks(head)
-    return NutStream(head, clocks, len(units), OFFSET_S if inputs else 0)
+    return NutStream(head, clocks, len(units), OFFSET_S if inputs else 0, rate)
 
 
 #: `make_stream`, which makes the stream only once for the same arguments.
@@ -196,13 +204,25 @@ def _header_packets(head: bytes) -> Iterator[tuple[bytes, int, int]]:
         at = end + 4
 
 
-def _with_nominal_rate(head: bytes) -> bytes:
-    """Replaces the frame rate in the header by `NOMINAL_FPS`: FFmpeg has made one of the time unit, 1,000,000 fps."""
-    rate = f"{1 / TICK_S}/1".encode()
+def _with_rate(head: bytes, fps: Fraction) -> bytes:
+    """Replaces the frame rate in the header: FFmpeg has made one of the time unit, 1,000,000 fps."""
+    made, wanted = (f"{one.numerator}/{one.denominator}".encode() for one in (1 / TICK_S, fps))
+    made, wanted = (bytes([len(text)]) + text for text in (made, wanted))
     for code, start, end in _header_packets(head):
-        if code == _INFO and rate in head[start:end]:
-            info = head[start:end].replace(rate, f"{NOMINAL_FPS}/1".rjust(len(rate), "0").encode())
-            head = head[:start] + info + _checksum(info) + head[end + 4 :]
+        if code == _INFO and made in head[start:end]:
+            info = head[start:end].replace(made, wanted)
+            before = head[: head.rindex(code, 0, start)]
+            # A number may begin with zeros, so that each size has two bytes.
+            size = len(info) + len(_checksum(info))
+            head = (
+                before
+                + code
+                + bytes([128 | size >> 7, size & 127])
+                + info
+                + _checksum(info)
+                + head[end + 4 :]
+            )
+            break
     return head
 
 

@@ -19,6 +19,7 @@ from penstock._common.messages import plural
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.program.process import FFmpegProcess
+from penstock._platform.descriptors import sync
 
 # Size, offset and file name of a segment that is a part of a file, in an HLS playlist.
 _PART = re.compile(r"^#EXT-X-BYTERANGE:(\d+)@(\d+)\n(?:#.*\n)*(.+)", re.MULTILINE)
@@ -292,7 +293,7 @@ def _make_beside(path: Path) -> Path:
         part = path.with_name(f"{stem}.part{number}{ending}")
         with suppress(FileExistsError):
             # For nobody else to read until it has the mode of the old file.
-            os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+            os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             return part
     raise FileExistsError(EEXIST, "there are too many unfinished files", str(path))
 
@@ -373,15 +374,6 @@ def _is_mounted(path: Path) -> bool:
             if point == os.fsencode(path):
                 return True
     return False
-
-
-def sync(path: Path) -> None:
-    """Waits until a file or folder is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # What a pipe holds at most by default: pipe(7).

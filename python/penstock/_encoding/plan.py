@@ -217,7 +217,11 @@ def plan(request: Request, size: tuple[int, int] | None, beside: Beside | None =
     beside, unheld = _held(request, output, beside, rate)
     pixels = pixels_of(request, program, video)
     try:  # FFmpeg makes its header, for this size
-        stream = None if size is None else sound.nut_stream(program, pixels.fed, rate, beside.sounds)
+        stream = (
+            None
+            if size is None
+            else sound.nut_stream(program, pixels.fed, rate, beside.sounds, request.nominal_fps)
+        )
     except EncoderError:
         # The copy of a sound may be what the stream cannot hold. Without one, FFmpeg has failed for another reason.
         if (carried := sound.carried(program, beside.sounds)) == beside.sounds:

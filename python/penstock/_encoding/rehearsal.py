@@ -445,7 +445,7 @@ def _cut(sound: Sound) -> Sound:
 
 def _compared(made: EncodePlan, patience: Deadline) -> Verdict:
     """Encodes by that plan, and compares."""
-    from penstock._encoding.compare import pictures_for, tone  # libav, where it is needed
+    from penstock._encoding.pattern import pictures_for, tone  # libav, where it is needed
 
     pictures = []
     session = EncodeSession(made, title="<rehearsal>", reporter=None, origin=Origin())

@@ -232,6 +232,8 @@ class Request:
         CommandOption("--ffmpeg PATH", "The FFmpeg to run. The default is the one on PATH."),
     ] = DEFAULT_ENCODER_SETTINGS
     """advanced settings: which FFmpeg to run, its queue, priorities and timeouts."""
+    # The rate of a source whose frames keep their times, for headers. Without a sentence, it is no argument.
+    nominal_fps: Fraction | None = None
 
     @classmethod
     def of(cls, output: str | os.PathLike[str] | BinaryIO, given: Mapping[str, Any]) -> Self:
@@ -271,9 +273,3 @@ class EncoderOptions(TypedDict, total=False):
     subtitles: str | os.PathLike[str] | None
     progress: bool | int | Callable[[EncoderStats], object]
     settings: EncoderSettings
-
-
-class LikeOptions(EncoderOptions, total=False):
-    """The arguments of `Encoder.like`."""
-
-    fps: int | float | Fraction | None

@@ -423,7 +423,11 @@ def packing_arguments(sounds: Sequence[Sound]) -> tuple[str, ...]:
 
 
 def nut_stream(
-    program: str, layout: FrameLayout, rate: Fraction | None, sounds: Sequence[Sound]
+    program: str,
+    layout: FrameLayout,
+    rate: Fraction | None,
+    sounds: Sequence[Sound],
+    nominal_fps: Fraction | None,
 ) -> nut.NutStream | None:
     """What FFmpeg reads; None if that is frames alone, at a constant rate."""
     if not sounds and rate is not None:
@@ -432,7 +436,7 @@ def nut_stream(
     # A file may change.
     is_kept = not any(isinstance(sound.audio, AudioFile) for sound in sounds)
     make = nut.cached_stream if is_kept else nut.make_stream
-    return make(program, layout, rate, inputs, packing_arguments(sounds))
+    return make(program, layout, rate, inputs, packing_arguments(sounds), nominal_fps)
 
 
 def output_arguments(sounds: Sequence[Sound], options: Mapping[str, object]) -> list[str]:

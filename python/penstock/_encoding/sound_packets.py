@@ -259,10 +259,10 @@ class SoundPackets(Packets):
     def warning(self) -> str | None:
         if not self._is_read or self.failure is not None:
             return None
-        from penstock._facts.told_damage import told_damage  # with libav, which is slow to import
+        from penstock._facts.reported_damage import reported_damage  # with libav, which is slow to import
 
         source = self._sound.input_arguments[-1]
-        if damage := told_damage(self._process, source, self._sound.container):
+        if damage := reported_damage(self._process, source, self._sound.container):
             said = summarize("\n".join(damage), source)
             return f"the audio of {self._source} may be damaged: {said}"
         if (reason := self._sound.why_short()) is not None:

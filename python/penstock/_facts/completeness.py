@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-import struct
-import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import av
@@ -20,9 +16,17 @@ from av.error import FFmpegError as LibavError
 
 from penstock._common.messages import plural
 from penstock._common.shortage import raise_shortage
+from penstock._facts.container_bytes import (
+    damaged_at,
+    ends_in_fragment,
+    ends_with_fragment,
+    ends_with_last_page,
+    segment_of,
+    stated_bytes,
+)
 from penstock._facts.index import (
     NO_TIME,
-    Packets,
+    PacketTable,
     Unwrapped,
     expected_frames,
     names_frames,
@@ -34,8 +38,6 @@ from penstock._facts.info import AudioInfo, MediaInfo, Track, VideoInfo
 from penstock._facts.opening import (
     decode,
     demux,
-    ends_in_fragment,
-    ends_with_fragment,
     open_stream,
     times_may_jump,
 )
@@ -64,16 +66,6 @@ CHEAP_BYTES = 256 << 20
 # Guessed: of a larger file, a keyframe is within this time before the end.
 _SEEK_BACK_S = 20.0
 _CUT_OFF = "the file is truncated"
-# An EBML header, and then the element that holds all else of a Matroska file, with its size (RFC 9559, 4 and 5.1), and
-# in it those that hold packets.
-_SEGMENT, _CLUSTER, _SIMPLE_BLOCK = b"\x18\x53\x80\x67", b"\x1f\x43\xb6\x75", b"\xa3"
-_SEGMENT_WITHIN_BYTES = 1024
-_MOST_HEAD_BYTES = 12
-# A name in the metadata of FLV, and the type of its value: a number. Chosen: the metadata is the first thing in a file.
-_FILE_SIZE, _MOST_METADATA_BYTES = b"filesize\0", 1 << 16
-# A page of Ogg has so many before the sizes of its parts, and at most so many in all (RFC 3533, 6).
-_PAGE_HEAD_BYTES = 27
-_MOST_PAGE_BYTES = 65_307
 # More than one frame, with times that Matroska and FLV round to 1 ms.
 _FRAMES_APART = 1.5
 # Chosen: more than two packets of any codec.
@@ -98,7 +90,7 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class EndOfFile:
     """What shows at the end of a file.
 
     Attributes:
@@ -128,8 +120,8 @@ def begins_inside_group(track: Track) -> bool:
 
 
 def end_of(
-    track: Track, delivered: Delivered | None, read: tuple[InputContainer, Packets] | None = None
-) -> End:
+    track: Track, delivered: Delivered | None, read: tuple[VideoStream, PacketTable] | None = None
+) -> EndOfFile:
     """What shows at the end of a file. `read` is as for `why_incomplete`.
 
     Args:
@@ -137,28 +129,32 @@ def end_of(
     """
     if delivered is None:
         is_cut = containers.known(track.media.container).has_boxes and ends_in_fragment(track.source)
-        return End(_CUT_OFF if is_cut else None)
+        return EndOfFile(_CUT_OFF if is_cut else None)
     reason = why_incomplete(track, delivered, read)
-    return End(reason, _strange(track, delivered) if reason is None else None)
+    return EndOfFile(reason, _strange(track, delivered) if reason is None else None)
 
 
 def why_incomplete(
-    track: Track, delivered: Delivered, read: tuple[InputContainer, Packets] | None = None
+    track: Track, delivered: Delivered, read: tuple[VideoStream, PacketTable] | None = None
 ) -> str | None:
     """Why the file has more of `video` than FFmpeg delivered; None if it has no more, or if that is unknown.
 
     Args:
-        read: the file, if it is open, and all packets of `video`.
+        read: the stream, if its file is open, and all of its packets.
     """
     source, media, video = track.source, track.media, track.video
     identity = endpoints.identity(source)
     if video.is_attached_picture:
         return None
     if identity is None:  # a URL, of which nothing more is read
-        return read and _early_by_length(*_opened_already(track, read), read[1], track, delivered)
+        return read and _early_by_length(*read, track, delivered)
     is_cheap = identity.size_bytes <= CHEAP_BYTES
     try:
-        with _opened(track, read) as (file, stream):
+        place = source, media.container, video.index
+        with (
+            open_stream(*place) if read is None else nullcontext((read[0].container, read[0])) as (_, stream)
+        ):
+            file: Any = stream.container
             if _is_indexed(stream, media.container):
                 return _early_by_index(stream, video, identity.size_bytes, delivered)
             if not read and not is_cheap:
@@ -166,18 +162,26 @@ def why_incomplete(
                 file.seek(round(from_s / (stream.time_base or 1)), stream=stream)
             packets = read[1] if read else packets_of(demux(file, stream))
             missing = _missing(stream, packets, track, delivered) if is_cheap else None
-            if containers.known(media.container).has_elements and (segment := _segment(source)) is not None:
-                if missing or segment.stop > identity.size_bytes:
-                    return missing or _CUT_OFF
-                return _damaged_at(source, segment) if is_cheap else None
-            if containers.known(media.container).has_boxes and ends_in_fragment(source):
-                return missing or _CUT_OFF  # in the sound of a fragment, say, and without those behind
-            if (stated := _stated_bytes(source, media)) >= identity.size_bytes:
-                return missing or (_CUT_OFF if stated > identity.size_bytes else None)
-            return missing or _early_by_length(file, stream, packets, track, delivered)
+            if missing is None and (shown := _shown_by_bytes(source, media, identity.size_bytes)) is not None:
+                return shown.reason
+            return missing or _early_by_length(stream, packets, track, delivered)
     except (DecoderError, LibavError, OSError) as error:
         raise_shortage(error)
         return None  # the file was readable when the decode began; whether it was whole is now unknown
+
+
+def _shown_by_bytes(source: str, media: MediaInfo, size_bytes: int) -> EndOfFile | None:
+    """What the container's bytes show at the end of a file, and libav doesn't; None if they show nothing."""
+    known = containers.known(media.container)
+    if known.has_elements and (segment := segment_of(source)) is not None:
+        if segment.stop > size_bytes:
+            return EndOfFile(_CUT_OFF)
+        return EndOfFile(damaged_at(source, segment) if size_bytes <= CHEAP_BYTES else None)
+    if known.has_boxes and ends_in_fragment(source):
+        return EndOfFile(_CUT_OFF)  # in the audio of a fragment, say, and without the fragments after it
+    if known.states_bytes and (stated := stated_bytes(source)) >= size_bytes:
+        return EndOfFile(_CUT_OFF if stated > size_bytes else None)
+    return None
 
 
 class SoundEnd:
@@ -241,23 +245,17 @@ def why_sound_ends_early(
     identity = endpoints.identity(source)
     if identity is None:
         return None
-    if containers.known(media.container).has_elements and (segment := _segment(source)) is not None:
-        if segment.stop > identity.size_bytes:
-            return _CUT_OFF
-        return _damaged_at(source, segment) if identity.size_bytes <= CHEAP_BYTES else None
-    if containers.known(media.container).has_boxes and ends_in_fragment(source):
-        return _CUT_OFF
+    if (shown := _shown_by_bytes(source, media, identity.size_bytes)) is not None:
+        return shown.reason
     if containers.known(media.container).has_boxes and (listed := len(stream.index_entries)):
         last = stream.index_entries[listed - 1]
         return _CUT_OFF if last.pos + last.size > identity.size_bytes else None
     if not containers.known(media.container).tells_sound or media.duration_s is None:
         return None
-    if (stated := _stated_bytes(source, media)) >= identity.size_bytes:
-        return _CUT_OFF if stated > identity.size_bytes else None
     if read.back is not None:  # FFmpeg 5.1 leaves out frames of FLAC there
         at_s = float(read.back * audio.time_base)
         return f"the times of the audio go back after {at_s:.3f} s, as in a file joined from several"
-    own_s = _own_duration_s(file, stream, media.duration_s)
+    own_s = _own_duration_s(stream, media.duration_s)
     if own_s is None or not read.has_bytes:
         return None
     if containers.known(media.container).guesses_sound and _is_guess(own_s, read, audio, identity.size_bytes):
@@ -267,63 +265,6 @@ def why_sound_ends_early(
     if ends_s < own_s - apart_s:
         return f"the audio should last {own_s:.3f} s by its header, but ends at {ends_s:.3f} s"
     return None
-
-
-def has_damaged_page(path: str, begin: int, end: int | None) -> bool:
-    """Whether a page of an Ogg file is none, or damaged, from that at a byte to that at another one (RFC 3533, 6)."""
-    with Path(path).open("rb") as file:
-        file.seek(begin)
-        while end is None or file.tell() <= end:
-            head = file.read(_PAGE_HEAD_BYTES)
-            sizes = file.read(head[-1]) if len(head) == _PAGE_HEAD_BYTES else b""
-            data = file.read(sum(sizes))
-            if len(head) < _PAGE_HEAD_BYTES or len(data) < sum(sizes):
-                return end is not None  # otherwise the file is cut there, which Ogg doesn't show
-            page = head[:22] + bytes(4) + head[26:] + sizes + data
-            if not head.startswith(b"OggS") or _checksum(page) != int.from_bytes(head[22:26], "little"):
-                return True
-    return False
-
-
-def first_of_flac(path: str) -> int | None:
-    """The number of the first sample in a FLAC file by the head of its first frame; None for none (RFC 9639)."""
-    with Path(path).open("rb") as file:
-        head, block = file.read(8)[4:], 0
-        while len(head) == 4 and (kind := head[0] & 0x7F) != 0x7F:
-            metadata = file.read(int.from_bytes(head[1:]))
-            if kind == 0:
-                block = int.from_bytes(metadata[2:4])
-            is_last, head = head[0] >> 7, file.read(4)
-            if is_last:
-                break
-        number = file.read(7)
-    if len(head) < 4 or len(number) < 7 or head[:1] != b"\xff":
-        return None
-    ones = 8 - (~number[0] & 0xFF).bit_length()  # which say how many bytes it has
-    count = number[0] & 0x7F >> ones
-    for byte in number[1:ones]:
-        count = count << 6 | byte & 0x3F
-    return count if head[1] & 1 else count * block  # samples, or blocks of one size
-
-
-def _checksum(page: bytes) -> int:
-    """The CRC of a page of Ogg."""
-    checksum = 0
-    for byte in page:
-        checksum = (checksum << 8 & 0xFFFFFFFF) ^ _checksums()[checksum >> 24 ^ byte]
-    return checksum
-
-
-@cache
-def _checksums() -> tuple[int, ...]:
-    """Those of single bytes."""
-
-    def shifted(checksum: int) -> int:
-        for _ in range(8):
-            checksum = checksum << 1 ^ (0x104C11DB7 if checksum >> 31 else 0)
-        return checksum
-
-    return tuple(shifted(byte << 24) for byte in range(256))
 
 
 def has_sound(
@@ -376,94 +317,7 @@ def _shown_by_index(stream: VideoStream) -> int:
     return sum(one.size > 0 and not one.is_discard for one in stream.index_entries)
 
 
-def _stated_bytes(source: str, media: MediaInfo) -> float:
-    """The length of a file by its `onMetaData` (Adobe's FLV specification, E.5); 0 if that has none.
-
-    The length in seconds may count from before the first frame.
-    """
-    if not containers.known(media.container).states_bytes:
-        return 0
-    with Path(endpoints.without_protocol(source)).open("rb") as file:
-        head = file.read(_MOST_METADATA_BYTES)
-    at = head.find(_FILE_SIZE) + len(_FILE_SIZE)
-    number = head[at : at + 8]
-    return float(struct.unpack(">d", number)[0]) if at >= len(_FILE_SIZE) and len(number) == 8 else 0
-
-
-def _segment(source: str) -> range | None:
-    """The bytes of a Matroska file's segment by its own header; None if it was written without knowing their number.
-
-    libav says nothing of a cut to its callers, and its durations don't show one: the last frame may be shown for long.
-    """
-    with Path(endpoints.without_protocol(source)).open("rb") as file:
-        head = file.read(_SEGMENT_WITHIN_BYTES)
-    at = head.find(_SEGMENT)
-    element = _element(head[at : at + _MOST_HEAD_BYTES], at) if at >= 0 else None
-    return None if element is None or _is_unknown(element) else element
-
-
-def _damaged_at(source: str, segment: range) -> str | None:
-    """Where an element of a Matroska file is none: libav passes over it, up to the next cluster, and says nothing."""
-    with Path(endpoints.without_protocol(source)).open("rb", 0) as file:
-        parents, at = [segment], segment.start
-        while parents:
-            if at == parents[-1].stop:
-                parents.pop()
-                continue
-            file.seek(at)
-            head = file.read(_MOST_HEAD_BYTES)
-            element = _element(head, at)
-            if element is not None and _is_unknown(element):
-                return None  # written live: only the next cluster tells where it ends
-            if (
-                element is None
-                or element.stop > parents[-1].stop
-                or _is_of_no_track(head, element.start - at)
-            ):
-                return f"the file is damaged at byte {at}"
-            if head.startswith(_CLUSTER):
-                parents.append(element)
-                at = element.start
-            else:
-                at = element.stop
-    return None
-
-
-def _is_of_no_track(head: bytes, content: int) -> bool:
-    """Whether an element holds a frame of the track 0, which there can't be. libav passes over it."""
-    return head.startswith(_SIMPLE_BLOCK) and head[content : content + 1] == b"\0"
-
-
-def _element(head: bytes, at: int) -> range | None:
-    """The content of the EBML element at a byte, by its head (RFC 8794, 4 and 5); None if there is none."""
-    # The zeros before the first one-bit count the bytes that follow: at most 3 of a name, and 7 of a size.
-    size_at = 9 - head[0].bit_length() if head else 9
-    if size_at > 4 or len(head) <= size_at or not head[size_at]:
-        return None
-    size_bytes = 9 - head[size_at].bit_length()
-    size = int.from_bytes(head[size_at : size_at + size_bytes], "big") & ((1 << 7 * size_bytes) - 1)
-    begins = at + size_at + size_bytes
-    return range(begins, begins + (sys.maxsize if size == (1 << 7 * size_bytes) - 1 else size))
-
-
-def _is_unknown(element: range) -> bool:
-    """Whether the size of an element is unknown, which all ones stand for."""
-    return element.stop - element.start == sys.maxsize
-
-
-def _opened(
-    track: Track, read: tuple[InputContainer, Packets] | None
-) -> AbstractContextManager[tuple[InputContainer, Any]]:
-    if read is None:
-        return open_stream(track.source, track.media.container, track.video.index)
-    return nullcontext(_opened_already(track, read))
-
-
-def _opened_already(track: Track, read: tuple[InputContainer, Packets]) -> tuple[InputContainer, Any]:
-    return read[0], read[0].streams[track.video.index]
-
-
-def _missing(stream: VideoStream, packets: Packets, track: Track, delivered: Delivered) -> str | None:
+def _missing(stream: VideoStream, packets: PacketTable, track: Track, delivered: Delivered) -> str | None:
     video = track.video
     # A reader passes over a packet whose head is damaged. AVI has an index of its own.
     indexed = sum(one.size > 0 for one in stream.index_entries)
@@ -481,7 +335,7 @@ def _too_few(delivered: Delivered, expected: int | None) -> str | None:
 
 
 def _early_by_length(
-    file: InputContainer, stream: VideoStream, packets: Packets, track: Track, delivered: Delivered
+    stream: VideoStream, packets: PacketTable, track: Track, delivered: Delivered
 ) -> str | None:
     """Why the video ends before its container says, or has later packets."""
     media, video = track.media, track.video
@@ -497,11 +351,11 @@ def _early_by_length(
         return None
     times_s, durations_s = (units * float(video.time_base) for units in (packets.pts, packets.duration))
     ends_s = (times_s + durations_s)[packets.has_pts].max(initial=delivered.last_s)
-    own_s = _own_duration_s(file, stream, media.duration_s)
+    own_s = _own_duration_s(stream, media.duration_s)
     if own_s is None and not endpoints.is_path(track.source):
         return None
     if own_s is None:
-        return _whole_ends_early(file, media.duration_s, media.start_s, delivered, ends_s)
+        return _whole_ends_early(stream.container, media.duration_s, media.start_s, delivered, ends_s)
     if not _is_early(delivered.last_s, own_s, video.start_s, frame_s):
         return None
     is_shown = packets.is_shown & packets.has_pts
@@ -518,7 +372,7 @@ def _early_by_length(
 
 
 def _whole_ends_early(
-    file: InputContainer, whole_s: float, start_s: float | None, delivered: Delivered, ends_s: float
+    file: Any, whole_s: float, start_s: float | None, delivered: Delivered, ends_s: float
 ) -> str | None:
     """For a container with one duration for all streams: why the file is cut, if all streams end long before it."""
     file.seek(round(max(0.0, delivered.last_s - _SEEK_BACK_S) * av.time_base))
@@ -598,39 +452,20 @@ def _hides_a_part(video: VideoInfo, frames: float) -> bool:
 
 def _strange(track: Track, delivered: Delivered) -> str | None:
     """What is strange about a file that seems to be whole; None if nothing is."""
-    media = track.media
+    media, known = track.media, containers.known(track.media.container)
     if (wrong_count := _wrong_count(track, delivered)) is not None:
         return wrong_count
-    if (
-        containers.known(media.container).has_pages
-        and (size_bytes := endpoints.file_bytes(track.source)) is not None
-    ):
-        is_whole = _ends_with_last_page(track.source, size_bytes)
-        return (
-            None
-            if is_whole
-            else "the file may be truncated, because its last page isn't marked as the last one"
-        )
-    is_url = not endpoints.is_path(track.source)
-    if (
-        is_url
-        and containers.known(media.container).tells_length
-        and _lacks_a_part(delivered.last_s, media.duration_s or 0.0, media.start_s)
-    ):
+    if known.has_pages and (size_bytes := endpoints.file_bytes(track.source)) is not None:
+        if ends_with_last_page(track.source, size_bytes):
+            return None
+        return "the file may be truncated, because its last page isn't marked as the last one"
+    is_url_of_length = known.tells_length and not endpoints.is_path(track.source)
+    if is_url_of_length and _lacks_a_part(delivered.last_s, media.duration_s or 0.0, media.start_s):
         return (
             f"its header says {media.duration_s:.3f} s, but its last frame is at {delivered.last_s:.3f} s. Unless its "
             "audio goes on, it was cut"
         )
     return None
-
-
-def _ends_with_last_page(source: str, size_bytes: int) -> bool:
-    """Whether the last page of an Ogg file is the last one of a stream (RFC 3533, 6: 4 in the sixth byte)."""
-    with Path(endpoints.without_protocol(source)).open("rb") as file:
-        file.seek(max(0, size_bytes - _MOST_PAGE_BYTES))
-        pages = file.read()
-    at = pages.rfind(b"OggS")
-    return at < 0 or len(pages) <= at + 5 or bool(pages[at + 5] & 4)
 
 
 def _wrong_count(track: Track, delivered: Delivered) -> str | None:
@@ -683,14 +518,14 @@ def _is_early(last_s: float, duration_s: float, start_s: float | None, frame_s: 
     return min(start_s or 0.0, 0.0) + duration_s - last_s > _FRAMES_APART * frame_s
 
 
-def _own_duration_s(file: InputContainer, stream: VideoStream | AudioStream, whole_s: float) -> float | None:
+def _own_duration_s(stream: VideoStream | AudioStream, whole_s: float) -> float | None:
     """The container's duration for this stream alone; None if it has only one for several streams."""
     if stream.duration is not None:
         return float(stream.duration * (stream.time_base or 0))
     # FFmpeg and mkvmerge write it to Matroska as a tag: 00:00:02.000000000
     if clock := re.fullmatch(r"(\d+):(\d+):(\d+(?:\.\d+)?)", stream.metadata.get("DURATION", "")):
         return int(clock[1]) * 3600 + int(clock[2]) * 60 + float(clock[3])
-    return whole_s if len(file.streams) == 1 else None
+    return whole_s if len(stream.container.streams) == 1 else None
 
 
 def why_no_frames(media: MediaInfo, start: float | None) -> str:

@@ -36,14 +36,14 @@ class Calls:
         return probe(self.source)
 
     def about(self, index: int, question: str, *arguments: Any) -> Any:
-        """The answer to one of `Questions` about a video stream. Its modules are not imported for the facts alone."""
+        """The answer to one of `FileChecks` about a video stream. Its modules are not imported for the facts alone."""
         from penstock._facts.completeness import Delivered
-        from penstock._facts.questions import Questions
+        from penstock._facts.file_checks import FileChecks
 
         media = self.media()
         [video] = (one for one in media.video if one.index == index)
         given = [unpack(Delivered, one) if isinstance(one, dict) else one for one in arguments]
-        return getattr(Questions(Track(self.source.url, media, video)), question)(*given)
+        return getattr(FileChecks(Track(self.source.url, media, video)), question)(*given)
 
 
 def main(records: int, calls: type[Calls] = Calls) -> None:
@@ -60,8 +60,8 @@ def main(records: int, calls: type[Calls] = Calls) -> None:
     callable_ = calls(source, records)
     for line in sys.stdin:
         name, arguments = json.loads(line)
-        said = {"unconfined": unconfined, **_outcome(getattr(callable_, name), arguments)}
-        print(json.dumps(said), flush=True)
+        reply = {"unconfined": unconfined, **_outcome(getattr(callable_, name), arguments)}
+        print(json.dumps(reply), flush=True)
 
 
 def _outcome(function: Callable[..., Any], arguments: list[Any]) -> dict[str, Any]:

@@ -63,6 +63,7 @@ class ConfinedProcess(FFmpegProcess):
     def call(self, name: str, *arguments: object) -> int:
         """Calls one of its functions. Returns the number of the call, for `answer`."""
         self._came.append(Flag())
+        # In this order: `_live` sets the flags that it finds, after it has said that it has stopped.
         if self._has_stopped:
             self._came[-1].set()
         self._write([name, pack(arguments)])
@@ -94,13 +95,14 @@ class ConfinedProcess(FFmpegProcess):
                 sandbox=self.sandbox,
             )
 
-    def _write(self, said: object) -> None:
+    def _write(self, message: object) -> None:
         with suppress(BrokenPipeError):  # it has ended, which its answer shows
-            os.write(self.stdin.fileno(), json.dumps(said).encode() + b"\n")
+            os.write(self.stdin.fileno(), json.dumps(message).encode() + b"\n")
 
     def _take(self, data: bytes) -> None:
         *lines, rest = data.split(b"\n")
         for line in lines:
+            # An answer to no call: the process was taken over.
             if len(self._answers) == len(self._came):
                 self.kill()
                 return
@@ -115,6 +117,7 @@ class ConfinedProcess(FFmpegProcess):
         try:
             super()._live()
         finally:
+            # No answer comes any more: whoever waits for one must not wait for ever.
             self._has_stopped = True
             for flag in self._came:
                 flag.set()

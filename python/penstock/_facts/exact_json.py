@@ -44,6 +44,7 @@ def _unpack(kind: Any, value: Any) -> Any:
         return None if value is None else _unpack(present, value)
     if kind is Fraction:
         numerator, denominator = _list(value, 2)
+        # Whoever wrote a denominator of 0 is to get no ZeroDivisionError.
         return Fraction(_unpack(int, numerator), _unpack(int, denominator) or 1)
     if origin is tuple and parameters[1:] == (...,):
         return tuple(_unpack(parameters[0], item) for item in _list(value))

@@ -53,7 +53,7 @@ def _is_alone(codec: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Packets:
+class PacketTable:
     """All packets of a stream, in the order of the file.
 
     Attributes:
@@ -98,12 +98,12 @@ class Packets:
 
     def find(self, packet: Packet) -> int | None:
         """The number of the packet; None if no packet, or more than one, has its time and size."""
-        found = np.flatnonzero((self.pts == packet.pts) & (self.size == packet.size))
-        return int(found[0]) if len(found) == 1 and self.are(int(found[0]), packet) else None
+        numbers = np.flatnonzero((self.pts == packet.pts) & (self.size == packet.size))
+        return int(numbers[0]) if len(numbers) == 1 and self.are(int(numbers[0]), packet) else None
 
 
-class Facts(NamedTuple):
-    """The facts about a packet, as `Packets` has them."""
+class PacketInfo(NamedTuple):
+    """The facts about a packet, as `PacketTable` has them."""
 
     pts: int
     dts: int
@@ -118,15 +118,15 @@ class Facts(NamedTuple):
     last: int
 
 
-# Those of `Packets`, column by column.
+# Those of `PacketTable`, column by column.
 _TYPES = [*[np.int64] * 5, *[np.bool_] * 4, *[np.uint8] * 2]
 
 
-def facts_of(packet: Packet) -> Facts:
+def packet_info(packet: Packet) -> PacketInfo:
     """The facts about a packet."""
     pts, dts = packet.pts, packet.dts
     data = memoryview(packet) if packet.size else b"\0"  # type: ignore[arg-type]
-    return Facts(
+    return PacketInfo(
         *(pts or 0, NO_TIME if dts is None else dts),
         *(_position(packet), packet.size, packet.duration or 0),
         *(packet.is_keyframe, packet.is_discard, pts is not None, packet.is_corrupt),
@@ -134,15 +134,15 @@ def facts_of(packet: Packet) -> Facts:
     )
 
 
-def table_of(facts: Sequence[Facts]) -> Packets:
+def table_of(facts: Sequence[PacketInfo]) -> PacketTable:
     """The facts about packets, by columns."""
     columns = zip(*facts, strict=True) if facts else [()] * len(_TYPES)
-    return Packets(*map(cast("Any", np.array), columns, _TYPES))
+    return PacketTable(*map(cast("Any", np.array), columns, _TYPES))
 
 
-def packets_of(packets: Iterable[Packet]) -> Packets:
+def packets_of(packets: Iterable[Packet]) -> PacketTable:
     """The facts about all packets of a stream."""
-    return table_of([facts_of(packet) for packet in packets])
+    return table_of([packet_info(packet) for packet in packets])
 
 
 class Unwrapped:
@@ -173,7 +173,7 @@ def _nearest(time: int, near: int) -> int:
     return time + round((near - time) / _WRAP) * _WRAP
 
 
-def read_packets(source: str, container: str, index: int) -> Packets:
+def read_packets(source: str, container: str, index: int) -> PacketTable:
     """The facts about all packets of a stream of a file, which are as for `opening.open_stream`."""
     with open_stream(source, container, index) as opened:
         return packets_of(Unwrapped(opened[1]).all(demux(*opened)))
@@ -185,7 +185,7 @@ def packet_of(frame: VideoFrame) -> int:
     return frame.pts
 
 
-def names_frames(packets: Packets, stream: VideoStream) -> bool:
+def names_frames(packets: PacketTable, stream: VideoStream) -> bool:
     """Whether each packet seems to hold one frame, which is shown at the packet's time.
 
     Reading and decoding check that: a frame that does not come, or not in the order of the times, shows that it isn't
@@ -208,7 +208,7 @@ def names_frames(packets: Packets, stream: VideoStream) -> bool:
     return codec.field_order == _PROGRESSIVE or not _has_fields(packets, stream)
 
 
-def has_hidden_frames(packets: Packets, stream: VideoStream) -> bool:
+def has_hidden_frames(packets: PacketTable, stream: VideoStream) -> bool:
     """Whether packets of VP9 hold a frame that isn't shown, and no other.
 
     Usually such a frame is in one packet with the next one. In such a file, a packet of which only a hidden frame is
@@ -235,7 +235,7 @@ def _holds_several(last: Any) -> Any:
     return np.equal(last >> 5, 0b110)
 
 
-def _has_fields(packets: Packets, stream: VideoStream) -> bool:
+def _has_fields(packets: PacketTable, stream: VideoStream) -> bool:
     """Whether a packet lasts for less than a frame, or for an unknown time: it may be a field."""
     rate = stream.codec_context.framerate or stream.average_rate
     if not rate or not stream.time_base:
@@ -244,7 +244,7 @@ def _has_fields(packets: Packets, stream: VideoStream) -> bool:
     return bool((frames < _FIELD_SHARE).any())
 
 
-def are_times_of_decoding(packets: Packets, stream: VideoStream) -> bool:
+def are_times_of_decoding(packets: PacketTable, stream: VideoStream) -> bool:
     """Whether the times of packets, which `names_frames`, seem to be those at which the frames are decoded.
 
     The frames then have these times, too, one after another.
@@ -252,7 +252,7 @@ def are_times_of_decoding(packets: Packets, stream: VideoStream) -> bool:
     return bool(stream.codec_context.has_b_frames and (np.diff(packets.pts) > 0).all())
 
 
-def has_false_beginning(packets: Iterable[Facts]) -> bool:
+def has_false_beginning(packets: Iterable[PacketInfo]) -> bool:
     """Whether the first packet's time seems to be that at which it is decoded, where packets have no others.
 
     libav takes it for that of its frame as long as it doesn't know that frames are reordered.
@@ -262,7 +262,7 @@ def has_false_beginning(packets: Iterable[Facts]) -> bool:
     return first.has_pts and is_alike and not all(one.has_pts for one in others)
 
 
-def tells_order(packets: Packets, stream: VideoStream) -> bool:
+def tells_order(packets: PacketTable, stream: VideoStream) -> bool:
     """Whether the times of all packets, which `names_frames`, are the order in which a decoder gives the frames.
 
     An encoder decodes frames at the times of earlier ones. Where a container's times differ from that, it may have
@@ -287,7 +287,7 @@ class WholeFrom:
         self._begins_inside, self._is_whole = begins_inside, False
         self._key_pts: int | None = None
 
-    def has_come(self, facts: Facts) -> bool:
+    def has_come(self, facts: PacketInfo) -> bool:
         """Whether a packet is that one, or a later one. To be called for each packet."""
         if not self._is_whole and self._key_pts is None:
             self._is_whole = facts.is_key and not self._begins_inside

@@ -13,8 +13,8 @@ from typing import Any, Literal, Protocol, TypeVar, cast, get_type_hints
 from penstock._common.messages import plural
 from penstock._facts.confined_process import ConfinedProcess
 from penstock._facts.exact_json import unpack
+from penstock._facts.file_checks import FileChecks
 from penstock._facts.info import MediaInfo
-from penstock._facts.questions import Questions
 from penstock._facts.source import Source
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program.sandbox import Sandbox, SandboxedFile
@@ -35,7 +35,7 @@ _ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")
 
 
 class Ask(Protocol):
-    """Asks one of `Questions`, whose answer is of that type."""
+    """Asks one of `FileChecks`, whose answer is of that type."""
 
     def __call__(self, question: str, kind: type[T], *arguments: object) -> T:
         """Returns the answer."""
@@ -94,13 +94,13 @@ class Isolation:
         """The facts with the file's own name, whatever a child has called it."""
         return replace(media, path=self.path)
 
-    def about(self, index: int, ask: Ask | None = None) -> Questions:
+    def about(self, index: int, ask: Ask | None = None) -> FileChecks:
         """The questions about the video stream of that index, which `ask` asks; None has new children answer."""
 
         def ask_new(question: str, kind: type[T], *arguments: object) -> T:
             return self.ask("about", kind, None, index, question, *arguments)
 
-        return cast("Questions", _Asked(ask or ask_new))
+        return cast("FileChecks", _Asked(ask or ask_new))
 
     def ask(self, call: str, kind: type[T], timeout_s: float | None = None, *arguments: object) -> T:
         """The answer of a child in a sandbox to one of its `Calls`, which is of that type."""
@@ -123,6 +123,8 @@ class Isolation:
             "cpu_s": cpu_s,
         }
         paths = json.dumps([str(Path(path).absolute()) for path in sys.path])
+        # Without the environment's variables and modules of the user's, and without writing bytecode, which no sandbox
+        # allows.
         python = (sys.executable, "-I", "-S", "-B", "-c", _PROGRAM)
         sandbox = _OwnSandbox(source, memory_bytes, cpu_s)
         return ConfinedProcess((*python, paths, module), sandbox, request, passed)
@@ -148,11 +150,12 @@ class Isolation:
         if (limit := child.sandbox.reached_limit(child.returncode, child.stderr)) is not None:
             raise self.failure(f"{self.path} {limit}{after}", child, frames)
         try:
-            said = json.loads(printed)
-            self.unconfined = unpack(tuple[str, ...], said["unconfined"])
-            if "error" in said:
-                raise self.failure(unpack(str, said["error"]), child, frames)
-            answer = unpack(kind, said["answer"])
+            reply = json.loads(printed)
+            self.unconfined = unpack(tuple[str, ...], reply["unconfined"])
+            if "error" in reply:
+                raise self.failure(unpack(str, reply["error"]), child, frames)
+            answer = unpack(kind, reply["answer"])
+        # Lists in lists, without end, make json.loads raise a RecursionError.
         except (ValueError, TypeError, KeyError, RecursionError) as strange:
             # It never answered, or was taken over.
             raise self.failure(
@@ -166,9 +169,9 @@ class Isolation:
 
     def failure(self, reason: str, child: ConfinedProcess, frames: int = 0) -> DecoderError:
         """The error of a child that failed."""
-        said = f"\nThe process said: {child.stderr}" if child.stderr else ""
+        words = f"\nThe process said: {child.stderr}" if child.stderr else ""
         return DecoderError(
-            f"{reason}{said}",
+            f"{reason}{words}",
             reason=reason,
             returncode=child.returncode,
             command=child.command,
@@ -178,13 +181,13 @@ class Isolation:
 
 
 class _Asked:
-    """Answers `Questions` by children in a sandbox, which raise what `Isolation.media` raises."""
+    """Answers `FileChecks` by children in a sandbox, which raise what `Isolation.media` raises."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
     def __getattr__(self, question: str) -> Callable[..., Any]:
-        return partial(self._ask, question, get_type_hints(getattr(Questions, question))["return"])
+        return partial(self._ask, question, get_type_hints(getattr(FileChecks, question))["return"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -23,6 +21,7 @@ from av.format import ContainerFormat, Flags
 from penstock._common.daemon import Daemon
 from penstock._common.deadline import Deadline
 from penstock._common.shortage import raise_shortage
+from penstock._facts.container_bytes import MOST_BOXES, boxes, is_segment
 from penstock._facts.single_pass import SinglePassSource
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.program import messages
@@ -50,8 +49,6 @@ _TEXT_CONTAINER = "tty"
 _NOT_ALLOWED = "Format not on whitelist"
 # FFmpeg's message about an input that it could open.
 _OPENED = "At least one output file must be specified"
-# Chosen: before its first fragment, a segment has few boxes.
-_MOST_BOXES = 8
 # Chosen: of longer videos, where a frame less that is decoded doesn't matter, the index is not read here.
 _MOST_INDEX_BYTES = 1 << 20
 # An MP4 file's boxes of H.264, and of when the frames are shown (ISO/IEC 14496-15, 5.4.2; 14496-12, 8.6.1.3).
@@ -134,7 +131,7 @@ def _is_avc_in_order(source: str) -> bool:
     """Whether a file seems to be an MP4 file of H.264 whose header tells the order of the frames."""
     path, begins = Path(endpoints.without_protocol(source)), 0
     with suppress(OSError):
-        for name, ends in islice(_boxes(path) if path.is_file() else (), _MOST_BOXES):
+        for name, ends in islice(boxes(path) if endpoints.identity(source) else (), MOST_BOXES):
             if name == b"moov" and ends - begins <= _MOST_INDEX_BYTES:
                 with path.open("rb") as file:
                     file.seek(begins)
@@ -281,47 +278,6 @@ def _end_wait_for_writer(path: Path) -> None:
             os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
 
 
-def ends_with_fragment(source: str) -> bool:
-    """Whether an MP4 file ends with a whole fragment, so that its last fragments may be in other files."""
-    with suppress(OSError):
-        boxes = [*_boxes(Path(endpoints.without_protocol(source)))]
-        size = endpoints.file_bytes(source)
-        return any(name == b"moof" for name, _ in boxes) and bool(boxes) and boxes[-1][1] == size
-    return False
-
-
-def ends_in_fragment(source: str) -> bool:
-    """Whether an MP4 file ends before its last fragment does: in a box, or with a head of frames that are missing."""
-    if (size := endpoints.file_bytes(source)) is None:
-        return False
-    boxes = [*_boxes(Path(endpoints.without_protocol(source)))]
-    is_fragmented = any(name == b"moof" for name, _ in boxes)
-    return is_fragmented and (boxes[-1][0] == b"moof" or boxes[-1][1] > size)
-
-
-def _is_segment(path: str) -> bool:
-    """Whether an MP4 file has fragments, and nothing before them that describes them."""
-    with suppress(OSError):
-        names = [name for name, _ in islice(_boxes(Path(path)), _MOST_BOXES)]
-        return b"moof" in names and b"moov" not in names
-    return False
-
-
-def _boxes(path: Path) -> Iterator[tuple[bytes, int]]:
-    """The names of an MP4 file's boxes, and where they end by their heads (ISO/IEC 14496-12, 4.2)."""
-    at = 0
-    with path.open("rb") as file:
-        while len(head := file.read(16)) >= 8:
-            size, name = struct.unpack_from(">I4s", head)
-            if size == 1 and len(head) == 16:
-                size = int.from_bytes(head[8:], "big")
-            if size < 8:
-                return
-            at += size
-            yield name, at
-            file.seek(min(at, sys.maxsize))  # what is no MP4 file has any size there
-
-
 @cache
 def _harmless_containers() -> tuple[str, ...]:
     return tuple(sorted(av.formats_available - LEADING_ELSEWHERE))
@@ -337,7 +293,7 @@ def _refusal(source: str, path: str, confined: list[str], reason: str) -> Decode
         )
     if endpoints.file_bytes(source) == 0:
         return DecoderError(f"{path} is an empty file, not a media file")
-    if _is_segment(endpoints.without_protocol(source)):
+    if is_segment(endpoints.without_protocol(source)):
         return DecoderError(
             f"{path} is a segment of an MP4 stream, without the initialization segment before it. Read both as one "
             f"file: cat INIT.mp4 {quote(path)} > OUT.mp4"
@@ -347,13 +303,13 @@ def _refusal(source: str, path: str, confined: list[str], reason: str) -> Decode
         child = run((program, "-v", "error", *confined, "-i", source), _WORDS_PATIENCE_S, check=False)
     except (ProgramError, DecoderError):
         return DecoderError(f"{path} is not a media file that FFmpeg knows, or is damaged: {reason}")
-    said = child.stderr
-    if _NOT_ALLOWED in said:
+    stderr = child.stderr
+    if _NOT_ALLOWED in stderr:
         message = (
             f"{path} is a playlist, which leads to other files. Pass follow_playlists=True (--follow-playlists) to "
             "open those that are local"
         )
     else:
-        words = reason if _OPENED in said else messages.summarize(said, source) or reason
+        words = reason if _OPENED in stderr else messages.summarize(stderr, source) or reason
         message = f"{path} is not a media file that FFmpeg knows, or is damaged: {words}"
-    return DecoderError(message, returncode=child.returncode, command=child.command, stderr=said)
+    return DecoderError(message, returncode=child.returncode, command=child.command, stderr=stderr)

@@ -179,6 +179,7 @@ def begins(start: float, track: Track) -> Begins | None:
     is_large = identity.size_bytes > CHEAP_BYTES
     margins = _MARGINS_S if has_index else _MARGINS_S[:-1] if is_large else _MARGINS_S[-1:]
     part = Part.of(start, None, media, video)
+    # From the nearest place on, and from further back if no keyframe comes before the frame.
     for margin_s in margins:
         with (
             suppress(DecoderError, LibavError, OverflowError),
@@ -186,16 +187,16 @@ def begins(start: float, track: Track) -> Begins | None:
         ):
             if margin_s is not None:
                 file.seek(part.at - round(margin_s / video.time_base), stream=stream)
-            found = _shown_at(part, Unwrapped(stream).all(demux(file, stream)))
-            if found is not None:
-                (pts, keyframe), time_s = found, Clock(media, video).time_s
+            shown = _shown_at(part, Unwrapped(stream).all(demux(file, stream)))
+            if shown is not None:
+                (pts, keyframe), time_s = shown, Clock(media, video).time_s
                 is_whole = only_frame(stream.codec_context, keyframe) is not None
                 return Begins(time_s(pts), time_s(keyframe.pts) if is_whole else None)
     return None
 
 
 def even_rate(track: Track) -> Fraction | None:
-    """`Questions.even_rate`, by the packets of a regular file."""
+    """`FileChecks.even_rate`, by the packets of a regular file."""
     source, media, video = track.source, track.media, track.video
     if endpoints.identity(source) is None or video.is_attached_picture or video.frame_rate is None:
         return None

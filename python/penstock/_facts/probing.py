@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import math
 import struct
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import av
-from av.codec.context import ThreadType
 from av.error import FFmpegError as LibavError
 from av.sidedata.sidedata import SideDataContainer
 from av.stream import Discard, Disposition, Stream
 
 from penstock._common.deadline import Deadline
 from penstock._common.shortage import error_of_libav
-from penstock._facts.index import REORDERED, facts_of, has_false_beginning, shows_nothing
+from penstock._facts.beginnings import Beginning, audios_of, codec_name, read_beginnings, videos_of
+from penstock._facts.frame_rate import fraction, rate_of
 from penstock._facts.info import RANGES, AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo, matrix_name
 from penstock._facts.isolation import Isolation
 from penstock._facts.opening import (
-    EXACT_CROP,
     are_found,
-    decode,
-    demux,
-    has_no_times,
-    is_encrypted,
     lacks_protocol,
-    only_frame,
     open_media,
     run_with_timeout,
 )
@@ -54,29 +44,12 @@ if TYPE_CHECKING:
     from av.video.frame import VideoFrame
     from av.video.stream import VideoStream
 
-    from penstock._facts.index import Packet
 
 T = TypeVar("T")
 
 #: Guessed: a local file is read in 0.02 s; a slow server, or a disk that has to spin up, takes seconds.
 PATIENCE_S = 30.0
 
-# Guessed: the times of so many frames tell whether the rate varies, and fewer packets than those hold a frame.
-_FIRST_PACKETS = 60
-# Guessed: containers round times to 1 ms, so the two rates of constant-rate video differ by less.
-_RATE_TOLERANCE = 0.01
-# Rates of NTSC are whole numbers divided by this.
-_NTSC = Fraction(1001, 1000)
-# Chosen: so many times show a rate.
-_FEWEST = 3
-# libav makes a fraction of Matroska's nanoseconds, with terms below 30,000.
-_STATED_TOLERANCE = 1e-6
-# The coarsest unit of times of a container for video; and chosen: the part of a frame's duration that it may be.
-_COPIED_UNIT_S, _COPIED_SHARE = Fraction(1, 1000), Fraction(1, 4)
-# Chosen: no interlaced video has more frames per second.
-_MOST_INTERLACED = 40
-# Chosen: so many packets tell fields from frames, whatever the codec holds back.
-_FIELDS = 8
 # PyAV 18 frees the channel map of an AIFF file's layout twice: with the layout, and with the codec. To avoid that, the
 # layout is leaked, some 100 bytes. PyAV 19 copies the map.
 _LAYOUT_FREES_TWICE = av.__version__.startswith("18.")
@@ -180,7 +153,7 @@ def _read_by_libav(source: Source, *, follow_playlists: bool, decodes_first: boo
         decodes_first=decodes_first,
     ) as media:
         beginnings = read_beginnings(media)[0]
-        if are_found(media) or all(beginnings[one.index].frame for one in _videos(media)):
+        if are_found(media) or all(beginnings[one.index].frame for one in videos_of(media)):
             return info_of(source, media, beginnings)
     return _read_by_libav(source, follow_playlists=follow_playlists, decodes_first=False)
 
@@ -189,8 +162,8 @@ def info_of(source: Source, media: InputContainer, first: Mapping[int, Beginning
     """The facts about an open file. `first` has the beginnings of its videos, by their numbers, if they were read."""
     whole_s = _seconds(media.duration, Fraction(1, av.time_base))
     videos = tuple(
-        _video(stream, whole_s, first.get(stream.index) or Beginning(_codec_name(stream)))
-        for stream in _videos(media)
+        _video(stream, whole_s, first.get(stream.index) or Beginning(codec_name(stream)))
+        for stream in videos_of(media)
     )
     starts_s = (_seconds(media.start_time, Fraction(1, av.time_base)), *(video.start_s for video in videos))
     return MediaInfo(
@@ -205,8 +178,8 @@ def info_of(source: Source, media: InputContainer, first: Mapping[int, Beginning
         else max(media.size or 0, 0) or None,
         video=videos,
         audio=tuple(
-            _audio(stream, whole_s, first.get(stream.index) or Beginning(_codec_name(stream)))
-            for stream in _audios(media)
+            _audio(stream, whole_s, first.get(stream.index) or Beginning(codec_name(stream)))
+            for stream in audios_of(media)
         ),
         subtitles=tuple(
             _subtitles(stream) for stream in media.streams.subtitles if stream.codec_context is not None
@@ -234,11 +207,13 @@ def _timecode(media: InputContainer) -> str | None:
     return None
 
 
-def _chapter(told: AnyChapter) -> Chapter:
-    unit = told["time_base"] or Fraction(1)
-    title = told["metadata"].get("title")
+def _chapter(chapter: AnyChapter) -> Chapter:
+    unit = chapter["time_base"] or Fraction(1)
+    title = chapter["metadata"].get("title")
     return Chapter(
-        float(told["start"] * unit), float(told["end"] * unit), None if title is None else _readable(title)
+        float(chapter["start"] * unit),
+        float(chapter["end"] * unit),
+        None if title is None else _readable(title),
     )
 
 
@@ -271,10 +246,10 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
     side_data = _side_data(first.frame)
     rotation, is_mirrored = _orientation(first.frame, side_data, stream.container.format.name)
     is_sideways = rotation in (90, 270)
-    aspect = _fraction(stream.sample_aspect_ratio) or _fraction(codec.sample_aspect_ratio)
+    aspect = fraction(stream.sample_aspect_ratio) or fraction(codec.sample_aspect_ratio)
     field_order = _field_order(codec, first.frame)
     is_cover = Disposition.attached_pic in stream.disposition
-    rate, is_variable = _rate(stream, first, is_interlaced=field_order not in (None, "progressive"))
+    rate, is_variable = rate_of(stream, first, is_interlaced=field_order not in (None, "progressive"))
     common = _common(stream, whole_s, first)
     if first.times and first.packets[0].is_keyframe:
         # libav takes a later frame for the first one if frames that x264 reorders are seconds apart, in Matroska; or if
@@ -331,7 +306,7 @@ def _audio(stream: AudioStream, whole_s: float | None, first: Beginning) -> Audi
 def _common(stream: VideoStream | AudioStream, whole_s: float | None, first: Beginning) -> dict[str, Any]:
     """The fields that `VideoInfo` and `AudioInfo` share. `whole_s` is the duration of the file."""
     codec: VideoCodecContext | AudioCodecContext = stream.codec_context
-    time_base = _fraction(stream.time_base) or Fraction(0)
+    time_base = fraction(stream.time_base) or Fraction(0)
     duration_s = _seconds(stream.duration, time_base)
     return {
         "index": stream.index,
@@ -345,260 +320,6 @@ def _common(stream: VideoStream | AudioStream, whole_s: float | None, first: Beg
         # Matroska says it of the stream.
         "is_encrypted": first.is_encrypted or "enc_key_id" in stream.metadata,
     }
-
-
-def _videos(media: InputContainer) -> list[VideoStream]:
-    """The video streams that libav has a decoder for."""
-    return [stream for stream in media.streams.video if stream.codec_context is not None]
-
-
-def _audios(media: InputContainer) -> list[AudioStream]:
-    """The audio streams that libav has a decoder for."""
-    return [stream for stream in media.streams.audio if stream.codec_context is not None]
-
-
-@dataclass(slots=True)
-class Beginning:
-    """A stream's codec, its first keyframe if one of the first packets has it, and the times of these packets.
-
-    The name is read before decoding: after a failure to open a decoder, PyAV may have none, or crash. `pts` is when the
-    first frame is shown that a decoder gives; None if that wasn't decoded. `late_units` is as for `VideoInfo`.
-    """
-
-    codec: str
-    frame: VideoFrame | None = None
-    times: list[int | None] = field(default_factory=list)
-    packets: list[Packet] = field(default_factory=list)
-    is_encrypted: bool = False
-    late_units: int = 0
-    pts: int | None = None
-
-    @property
-    def has_leading(self) -> bool:
-        """Whether frames are shown before the first keyframe: a decoder may give them, as in VVC, or leave them out."""
-        return bool(self.times) and self.packets[0].is_keyframe and self._leads(self.times[0])
-
-    def _leads(self, first: int | None) -> bool:
-        return first is not None and any(one is not None and one < first for one in self.times)
-
-    @property
-    def shown_times(self) -> list[int | None]:
-        """The times of packets that show something.
-
-        Without those of frames that need packets before the first ones, which may be missing.
-        """
-        first = next((number for number, one in enumerate(self.packets) if one.is_keyframe), 0)
-        times = [
-            time
-            for time, one in zip(self.times[first:], self.packets[first:], strict=False)
-            if not shows_nothing(self.codec, *_ends_of(one))
-        ]
-        return [one for one in times if None in (one, times[0]) or cast("int", one) >= cast("int", times[0])]
-
-
-def _ends_of(packet: Packet) -> tuple[int, int]:
-    """The first byte and the last one."""
-    facts = facts_of(packet)
-    return facts.first, facts.last
-
-
-def _codec_name(stream: VideoStream | AudioStream) -> str:
-    return stream.codec_context.codec.canonical_name
-
-
-def read_beginnings(
-    media: InputContainer, undecoded: int | None = None, *, with_audio: bool = False
-) -> tuple[dict[int, Beginning], list[Packet]]:
-    """How each stream begins, by its number, and the packets that were read for that.
-
-    Those of audio are read in QuickTime and MP4 files, because their packets say whether they are encrypted.
-
-    Args:
-        undecoded: the number of a video whose frame is not decoded here.
-        with_audio: none of audio may be left out.
-    """
-    videos = {stream.index: stream for stream in _videos(media)}
-    decoded = {number: stream.codec_context for number, stream in videos.items() if number != undecoded}
-    for codec in decoded.values():
-        codec.thread_type, codec.thread_count = ThreadType.NONE, 1
-        codec.flags |= EXACT_CROP
-    # The header of QuickTime and MP4 files has the average.
-    has_average = containers.known(media.format.name).has_boxes
-    has_audio = has_average or (with_audio and bool(videos))
-    streams: list[Any] = [*videos.values(), *(_audios(media) if has_audio else ())]
-    found = {stream.index: Beginning(_codec_name(stream)) for stream in streams}
-    packets: list[Packet] = []
-    waiting = set(found)
-    try:
-        for packet in islice(demux(media, streams) if streams else (), _FIRST_PACKETS):
-            packets.append(packet)
-            number = packet.stream_index
-            if (beginning := found.get(number)) is None:
-                continue  # FLV tells of a stream when it comes
-            if packet.size:
-                beginning.packets.append(packet)
-            if packet.size and not has_average:
-                beginning.times.append(packet.pts)
-            beginning.is_encrypted |= is_encrypted(packet)
-            is_decoded = number in decoded and not beginning.is_encrypted
-            if is_decoded and beginning.frame is None and packet.is_keyframe and packet.size:
-                beginning.frame = only_frame(decoded[number], packet)
-            if beginning.frame is not None or not is_decoded:
-                waiting.discard(number)
-            if has_average and not waiting:
-                break
-    except LibavError:
-        pass  # the file is damaged there, and its header was read
-    for number, codec in decoded.items():
-        beginning = found[number]
-        if not beginning.is_encrypted and (beginning.frame is None or beginning.has_leading):
-            first = _first_frame(codec, beginning.packets)
-            if first is not None:
-                beginning.frame, beginning.pts = first, first.pts
-    for number, stream in videos.items():
-        beginning = found[number]
-        if not has_no_times(media.format.name):
-            beginning.late_units = _late_units(stream.codec_context, beginning.packets)
-        if beginning.late_units:
-            beginning.times = [packet.dts for packet in beginning.packets]
-    return found, packets
-
-
-def _first_frame(codec: VideoCodecContext, packets: Sequence[Packet]) -> VideoFrame | None:
-    """The first frame of packets of which the first keyframe doesn't give it by itself: such as a field."""
-    first = next((number for number, one in enumerate(packets) if one.is_keyframe), len(packets))
-    frames: list[VideoFrame] = []
-    with suppress(LibavError, DecoderError, EOFError, ValueError):
-        for packet in packets[first : first + REORDERED + 1]:
-            frames += (one for one in decode(codec, packet) if not one.is_corrupt)
-    codec.flush_buffers()
-    return frames[0] if frames else None
-
-
-def _late_units(codec: VideoCodecContext, packets: Sequence[Packet]) -> int:
-    """`VideoInfo.late_units`: libav gives a frame the time of the packet with which the decoder returns it."""
-    if not packets or packets[0].dts is None or not codec.has_b_frames:
-        return 0
-    if packets[0].pts is not None and not has_false_beginning(map(facts_of, packets)):
-        return 0
-    own = cast("VideoCodecContext", av.CodecContext.create(codec.codec.name, "r"))
-    own.extradata, own.width, own.height, own.thread_count = codec.extradata, codec.width, codec.height, 1
-    with suppress(LibavError, DecoderError, EOFError, ValueError):
-        for packet in (*packets[: REORDERED + 1], None):
-            for frame in decode(own, packet):
-                is_first = frame.key_frame and frame.pts == packets[0].pts and frame.dts is not None
-                return int(frame.dts - packets[0].dts) if is_first else 0
-    return 0
-
-
-def _rate(stream: VideoStream, first: Beginning, *, is_interlaced: bool) -> tuple[Fraction | None, bool]:
-    """Frames per second, and whether that varies."""
-    rate, is_variable = _packet_rate(stream, first, is_interlaced=is_interlaced)
-    if rate is not None and is_interlaced and rate > _MOST_INTERLACED:
-        stated = _fraction(stream.codec_context.framerate)
-        if stated == rate / 2 or _are_fields(stream, first.packets):
-            return rate / 2, is_variable
-    return rate, is_variable
-
-
-def _packet_rate(
-    stream: VideoStream, first: Beginning, *, is_interlaced: bool
-) -> tuple[Fraction | None, bool]:
-    """Packets per second, or pairs of packets if the times show that they are fields."""
-    average, base, guessed = map(_fraction, (stream.average_rate, stream.base_rate, stream.guessed_rate))
-    if has_no_times(stream.container.format.name) and guessed is not None:
-        return _raw_rate(_fraction(stream.codec_context.framerate) or guessed, stream, first)
-    times, time_base = first.shown_times, _fraction(stream.time_base)
-    # A packet at the time of another one shows nothing: VP8 and VP9 have such.
-    known = sorted({one for one in times if one is not None})
-    ordered = known[:-REORDERED] if len(known) >= REORDERED + _FEWEST else known
-    if None not in times and len(known) >= _FEWEST and guessed is not None and time_base:
-        ticks = [one - ordered[0] for one in ordered]
-        measured = (len(ordered) - 1) / (ticks[-1] * time_base)
-        for rate in filter(None, (guessed, average, base)):
-            if _is_at(rate, ticks, time_base, is_interlaced=is_interlaced):
-                return _usual_rate(rate, dict(enumerate(ticks)), time_base) or rate, False
-        numbered = dict(enumerate(ticks))
-        if _are_at(measured, numbered, time_base, units=Fraction(1, 2)):
-            return measured, False
-        usual = _usual_rate(measured, numbered, time_base)
-        return usual or measured, usual is None
-    if times and not known and guessed is not None:  # a stream without times, for which libav makes some
-        return guessed, False
-    if average is None and base is not None and base * (time_base or 0) == 1:
-        base = None  # libav had nothing to guess from, and tells the frequency of the clock, mostly 90000
-    if average is not None and time_base and (listed := _indexed(stream)):
-        usual = _usual_rate(average, listed, time_base)
-        if usual is not None:
-            return usual, False
-    # Where some packets have no time (MPEG-PS), it counts fields, too.
-    counts_fields = is_interlaced or None in times
-    return average or base, _differ(average, base, counts_fields=counts_fields)
-
-
-def _raw_rate(rate: Fraction, stream: VideoStream, first: Beginning) -> tuple[Fraction, bool]:
-    """The rate of a stream without times. Frames last longer if fields are shown again, as in films for television."""
-    durations = [packet.duration or 0 for packet in first.packets if (packet.duration or 0) > 1]
-    durations = durations[: len(durations) // 2 * 2]  # usually, every other one is longer
-    mean = Fraction(sum(durations), len(durations) or 1) * (stream.time_base or 0)
-    return (1 / mean, len({*durations}) > 1) if mean * rate > 1 else (rate, False)
-
-
-def _is_at(rate: Fraction, ticks: Sequence[int], time_base: Fraction, *, is_interlaced: bool) -> bool:
-    """Whether each frame, or one of its two fields, is nearer to its time at a constant rate than to any other."""
-    # In whole numbers, because fractions took a fifth of the time of `probe`.
-    frames, per_ticks = (time_base * rate).as_integer_ratio()
-    if is_interlaced:
-        halves = ((4 * tick * frames + per_ticks) // (2 * per_ticks) for tick in ticks)
-        numbers = sorted({half // 2 for half in halves})
-        return numbers == [*range(len(numbers))]
-    return all(2 * abs(tick * frames - number * per_ticks) < per_ticks for number, tick in enumerate(ticks))
-
-
-def _usual_rate(rate: Fraction, ticks: Mapping[int, int], time_base: Fraction) -> Fraction | None:
-    """A rate that people use, and that `rate` is because of the unit of times; None if the times disagree.
-
-    Args:
-        ticks: of some frames, by their numbers, the time since the first one.
-    """
-    if (1 / (rate * time_base)).denominator == 1:
-        return None
-    whole, ntsc = Fraction(round(rate)), Fraction(round(rate * _NTSC)) / _NTSC
-    # Matroska states a rate exactly, but for a rounding.
-    usual = (ntsc, whole) if abs(ntsc - rate) < _STATED_TOLERANCE * rate else (whole, ntsc)
-    # Times may have been rounded before: a file may be copied from Matroska, whose unit is 1 ms.
-    copied = min(_COPIED_UNIT_S, _COPIED_SHARE / rate) / time_base
-    # Most programs round times to the nearest unit, and some leave out what is less than one.
-    for units, one in itertools.product((Fraction(1, 2), Fraction(1), copied), usual):
-        if one and _are_at(one, ticks, time_base, units=units):
-            return one
-    return None
-
-
-def _are_at(rate: Fraction, ticks: Mapping[int, int], time_base: Fraction, *, units: Fraction) -> bool:
-    """Whether frames, whose times are as for `_usual_rate`, are so close to their times at a constant rate."""
-    frames, per_ticks = (time_base * rate).as_integer_ratio()
-    return all(abs(tick * frames - number * per_ticks) <= units * frames for number, tick in ticks.items())
-
-
-def _indexed(stream: VideoStream) -> dict[int, int]:
-    """When some of the packets are decoded that QuickTime or MP4 lists, from the first to the last ones."""
-    entries = stream.index_entries
-    if not containers.known(stream.container.format.name).has_boxes or len(entries) < _FEWEST:
-        return {}
-    numbers, first = range(0, len(entries), len(entries) // _FIRST_PACKETS or 1), entries[0].timestamp
-    return {number: entries[number].timestamp - first for number in numbers}
-
-
-def _are_fields(stream: VideoStream, packets: Sequence[Packet]) -> bool:
-    """Whether two packets make a frame."""
-    own = cast("Any", av.CodecContext.create(stream.codec_context.name, "r"))
-    own.extradata, own.thread_type = stream.codec_context.extradata, ThreadType.NONE
-    frames = 0
-    for packet in (*packets[:_FIELDS], None):
-        with suppress(LibavError, DecoderError, EOFError):
-            frames += len(decode(own, packet))
-    return 0 < frames <= len(packets[:_FIELDS]) * 3 // 4
 
 
 def _field_order(codec: VideoCodecContext, frame: VideoFrame | None) -> str | None:
@@ -688,23 +409,10 @@ def _has_separate_alpha(stream: VideoStream, codec_name: str) -> bool:
     return codecs.known(codec_name).alpha_decoder is not None and tags.get("alpha_mode") == "1"
 
 
-def _differ(average: Fraction | None, base: Fraction | None, *, counts_fields: bool) -> bool:
-    if average is None or base is None:
-        return False
-    ratio = base / average
-    # For interlaced video the base rate may count fields.
-    return all(abs(ratio - same) > _RATE_TOLERANCE for same in ((1, 2) if counts_fields else (1,)))
-
-
 def _depth(shown: VideoCodecContext | VideoFrame) -> int | None:
     """Bits of a sample; None if the samples differ in depth (rgb565), or if no frame shows the format."""
     depths = {one.bits for one in shown.format.components} if shown.format else set()
     return depths.pop() if len(depths) == 1 else None
-
-
-def _fraction(rational: Any) -> Fraction | None:
-    """A rational number of libav's, of whichever type PyAV has for it; None for 0."""
-    return Fraction(rational.numerator, rational.denominator) if rational else None
 
 
 def _seconds(count: int | None, unit: Fraction) -> float | None:

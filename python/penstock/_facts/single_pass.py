@@ -8,6 +8,7 @@ import weakref
 
 from penstock._platform import descriptors
 from penstock._platform.forks import at_fork
+from penstock._platform.programs import Inlet
 from penstock._streams.relay import relay
 from penstock.errors import BrokenStreamError
 
@@ -46,8 +47,8 @@ class SinglePassSource:
         self._ahead, self._taken = ahead, bytearray()
         self._lock = threading.Lock()
         self._is_in_use = False  # whether a thread reads; it then closes the source, not `close`
-        self._reader, self._writer = os.pipe()
-        self.url = descriptors.url_of(self._reader)
+        self._inlet = Inlet()
+        self.url = self._inlet.url
         _living.add(self)
 
     def read(self, size: int) -> bytes:
@@ -57,7 +58,7 @@ class SinglePassSource:
         elif self._enter():
             try:
                 if self._source < 0:
-                    self._source = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+                    self._source = os.open(self._path, os.O_RDONLY)
                 data = self._next(size)
                 if not data:
                     self._end()
@@ -70,7 +71,7 @@ class SinglePassSource:
 
     def _next(self, size: int) -> bytes:
         """Waits for bytes; if the descriptor is non-blocking, also for a FIFO's first writer."""
-        while self._reader >= 0:
+        while self._inlet.is_open:
             try:
                 # A FIFO that nobody has opened for writing yet would be at its end.
                 if descriptors.waits_to_read(self._source, _CLOSED_WITHIN_MS):
@@ -88,14 +89,14 @@ class SinglePassSource:
     def close(self) -> None:
         """Closes the source for us, and ends the thread. May be called again."""
         with self._lock:
-            self._reader = _closed(self._reader)
+            self._inlet.close()
             if not self._is_in_use:
                 self._close_own()
 
     def close_inherited(self) -> None:
         """Closes all descriptors in the child of a fork, where the thread is not."""
         self._lock = threading.Lock()  # another thread may have held it
-        self._reader = _closed(self._reader)
+        self._inlet.close()
         self._close_own()
 
     def _end(self) -> None:
@@ -104,36 +105,33 @@ class SinglePassSource:
     def _enter(self) -> bool:
         """Keeps the source open for the calling thread. False if it was closed."""
         with self._lock:
-            self._is_in_use = self._reader >= 0
+            self._is_in_use = self._inlet.is_open
             return self._is_in_use
 
     def _leave(self) -> None:
         with self._lock:
             self._is_in_use = False
-            if self._reader < 0 or self.is_passed_on:
+            if not self._inlet.is_open or self.is_passed_on:
                 self._close_own()
 
     def _close_own(self) -> None:
-        self._writer, self._source = _closed(self._writer), _closed(self._source)
+        self._inlet.close_ours()
+        if self._source >= 0:
+            os.close(self._source)
+            self._source = -1
 
     def _pass_on(self) -> None:
         try:
+            writer = self._inlet.ours()
             for part in (self._taken, self._ahead):
                 left = memoryview(bytes(part))
                 while left:
-                    left = left[os.write(self._writer, left) :]
+                    left = left[os.write(writer, left) :]
             self._taken.clear()
-            relay(self._source, self._writer)
+            relay(self._source, writer)
             self._end()
         except (BrokenPipeError, BrokenStreamError):
             pass  # FFmpeg has ended
         except OSError as error:
             self.failure = error
         self._leave()
-
-
-def _closed(descriptor: int) -> int:
-    """Closes a descriptor unless that was done, and gives what stands for a closed one."""
-    if descriptor >= 0:
-        os.close(descriptor)
-    return -1

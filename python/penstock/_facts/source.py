@@ -162,6 +162,7 @@ def _single_pass(given: Any) -> SinglePassSource | None:
 
 def _carrier(file: Any) -> int | None:
     """The descriptor that carries the bytes that the file reads; None if there is none."""
+    # True and False are no descriptors, although they are of the type.
     if isinstance(file, int) and not isinstance(file, bool):
         return file
     raw = getattr(file, "raw", file)
@@ -196,6 +197,7 @@ def _descriptor(given: Any) -> int:
         raise TypeError("an input must be a binary file, not a text stream. Open it in binary mode")
     if not file.seekable():
         raise ValueError(f"a {type(file).__name__} can't seek. Read it, and pass the bytes")
+    # The file is the caller's, who goes on with it.
     position = file.tell()
     try:
         file.seek(0)

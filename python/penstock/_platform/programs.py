@@ -5,6 +5,7 @@ import sys
 if sys.platform == "win32":
     from penstock._platform.windows.programs import (
         Channel,
+        Inlet,
         Program,
         cpu_ticks,
         pipe,
@@ -14,6 +15,7 @@ if sys.platform == "win32":
 else:
     from penstock._platform.linux.programs import (
         Channel,
+        Inlet,
         Program,
         cpu_ticks,
         pipe,
@@ -21,4 +23,4 @@ else:
         usable_cpus,
     )
 
-__all__ = ["Channel", "Program", "cpu_ticks", "pipe", "read_together", "usable_cpus"]
+__all__ = ["Channel", "Inlet", "Program", "cpu_ticks", "pipe", "read_together", "usable_cpus"]

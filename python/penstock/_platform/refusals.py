@@ -8,16 +8,16 @@ import sys
 #: What Windows doesn't have.
 ON_WINDOWS = {
     "Tee": "Pass FanOut the same frames, or write each piece to several Writers",
-    "relay": "Read the bytes with a Reader, and pass them to a Writer",
+    "a socket as a descriptor": "Pass a pipe or a file, to which a thread copies what comes",
     "fifo": "Use a pipe: penstock.pipes.make_pipe()",
+    "ffmpeg_policy": "Lower the priority of this process, which FFmpeg then inherits",
     "isolated=True": "Pass isolated=False for files that you trust, or read the others on Linux",
     "Ray": "Pass render an executor of local processes",
 }
-_INSTEAD = {"Relay": "relay", "RelayTicket": "relay", "RelayReport": "relay"}
 
 
 def refuse(what: str, *, platform: str = sys.platform) -> None:
     """Raises an OSError (ENOTSUP) that names what to use instead, if this system doesn't have it."""
     if platform == "win32":
-        instead = ON_WINDOWS.get(_INSTEAD.get(what, what), ON_WINDOWS["Tee"])
+        instead = ON_WINDOWS.get(what, ON_WINDOWS["Tee"])
         raise OSError(errno.ENOTSUP, f"{what} isn't available on Windows. {instead}")

@@ -19,10 +19,11 @@ from penstock._decoding.frame_times import LONG_FRAMES, FrameTimes
 from penstock._decoding.video_frame import VideoFrame
 from penstock._encoding.encoder import Encoder
 from penstock._encoding.like import has_own_times
-from penstock._encoding.output import ordinary_path, sync
+from penstock._encoding.output import ordinary_path
 from penstock._encoding.timing import LAST_FRAME_S
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.endpoints import Identity, Output
+from penstock._platform.descriptors import sync
 from penstock.cli.messages import in_one_line
 from penstock.errors import ClosedError, DecoderError
 from penstock.rendering.storage import locked

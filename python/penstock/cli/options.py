@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import fields
+from contextlib import suppress
+from dataclasses import MISSING, fields
 from fractions import Fraction
 from typing import Any, TypeVar, get_type_hints
 
@@ -86,6 +88,18 @@ def picture_size(text: str) -> tuple[int, int]:
     return width, height
 
 
+def frame_range(text: str) -> range:
+    """Parse a number of frames, or the first and the index after the last one, with a step between them or not."""
+    try:
+        numbers = [int(part) for part in text.split(":")]
+        frames = range(*numbers)
+    except (TypeError, ValueError):
+        frames = range(0)
+    if not frames or frames[0] < 0 or frames[-1] < 0:
+        raise ValueError(f"frames must be a number such as 240, or a range such as 120:240, not {text!r}")
+    return frames
+
+
 def scaled_size(text: str) -> tuple[int | None, int | None]:
     """Parse width and height, as in ``1920x1080``, or one of them; the other is None."""
     width, height = _lengths(text)
@@ -161,6 +175,18 @@ def option_pairs(texts: Sequence[str]) -> dict[str, str | None]:
     return found
 
 
+def ray_options(texts: Sequence[str]) -> dict[str, Any] | None:
+    """Parse options of tasks on Ray, whose values are JSON or text. None if there are none."""
+    options: dict[str, Any] = {}
+    for name, value in option_pairs(texts).items():
+        if value is None:
+            raise ValueError(f"{name!r} must be NAME=VALUE")
+        options[name] = value
+        with suppress(ValueError):
+            options[name] = json.loads(value)
+    return options or None
+
+
 def metadata_pairs(texts: Sequence[str]) -> dict[str, str]:
     """Parse names and values, which all have one."""
     pairs = option_pairs(texts)
@@ -195,11 +221,14 @@ def json_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
 
 #: What the words in the spelling of an option mean.
 _PARSERS: dict[str, Callable[[Any], object]] = {
+    "N|A:B": frame_range,
+    "NAME=JSON": ray_options,
     "NAME=VALUE": option_pairs,
     "RATE": frame_rate,
     "SAMPLE,...": sample_values,
     "TAG=VALUE": metadata_pairs,
     "TIME": moment,
+    "WIDTHxHEIGHT": picture_size,
     "WxH": scaled_size,
     "X,Y,W,H": rectangle,
 }
@@ -222,7 +251,7 @@ def option(one: CommandOption, *, required: bool = False) -> Callable[[Command],
         type=kind,
         multiple=one.is_repeated,
         callback=parsed(_PARSERS[word]) if word in _PARSERS else None,
-        shell_complete=file_names if word in ("FILE", "PATH") else None,
+        shell_complete=file_names if word in ("FILE", "PATH", "DIR|URL") else None,
         help=one.help,
     )
 
@@ -233,15 +262,15 @@ def options_of(
     """The options of the arguments that a class declares: all, only some, or all but some."""
     hints = get_type_hints(declaration, include_extras=True)
     options = [
-        one
-        for name, hint in hints.items()
-        if name not in but and (not only or name in only)
-        for one in getattr(hint, "__metadata__", ())
+        option(one, required=field.default is MISSING)
+        for field in fields(declaration)
+        if field.name not in but and (not only or field.name in only)
+        for one in getattr(hints[field.name], "__metadata__", ())
     ]
 
     def decorated(command: Command) -> Command:
-        for one in reversed(options):  # the help lists them in their order
-            command = option(one)(command)
+        for decorate in reversed(options):  # the help lists them in their order
+            command = decorate(command)
         return command
 
     return decorated

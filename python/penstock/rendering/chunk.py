@@ -21,7 +21,7 @@ import numpy.typing as npt
 from penstock._encoding.encoder import Encoder
 from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
-from penstock._ffmpeg.command.settings import with_knobs
+from penstock._ffmpeg.command.settings import with_ffmpeg, with_knobs
 from penstock._formats import encoders
 from penstock.errors import PenstockError, RenderError
 from penstock.rendering.planning import Plan, RenderChunk, chunk_of_number, default_storage
@@ -70,13 +70,12 @@ class Renderer:
     """Renders chunks of one plan. It builds the scene once.
 
     Args:
-        is_checked: whether this machine's FFmpeg is known to have the plan's version.
+        program: path of this machine's FFmpeg, if it's known to have the plan's version.
     """
 
-    def __init__(self, plan: Plan, threads: int | None, *, is_checked: bool = False) -> None:
+    def __init__(self, plan: Plan, threads: int | None, program: str | None = None) -> None:
         self._plan = plan
-        if not is_checked:
-            _ = plan.program  # which checks the version, by starting FFmpeg
+        self._program = program or plan.program  # which checks the version, by starting FFmpeg
         self._threads = threads
         self._storage = storage_of(plan.storage)
         self._code: Any = None if plan.code is None else plan.code.load()
@@ -127,7 +126,7 @@ class Renderer:
             "output_ts_offset": f"{float(offset_s):.6f}",
         }
         # The plan was rehearsed where it was made.
-        settings = with_knobs(request.settings, rehearse=False)
+        settings = with_knobs(with_ffmpeg(request.settings, self._program), rehearse=False)
         return replace(request, output=part, options=options, settings=settings)
 
     def _draw(self, chunk: RenderChunk, encoder: Encoder) -> Iterator[None]:

@@ -27,6 +27,7 @@ from penstock._facts.opening import demux, open_stream
 from penstock._facts.probing import probe
 from penstock._ffmpeg.command.arguments import option_arguments
 from penstock._ffmpeg.command.endpoints import Output
+from penstock._ffmpeg.command.settings import with_ffmpeg
 from penstock._ffmpeg.program.messages import framecrc_unit_s, listing_arguments
 from penstock._ffmpeg.program.process import FFmpegProcess, Session
 from penstock._formats import encoders
@@ -62,7 +63,8 @@ class JoinReport:
         frames: number of its frames, counted in the video.
         output_bytes: its size in bytes.
         elapsed_s: seconds that it took.
-        warnings: FFmpeg's errors and warnings, and whether chunks of other renders are left.
+        warnings: what `map_video` loses of the source, FFmpeg's errors and warnings, and whether chunks of other
+            renders are left.
     """
 
     output: str
@@ -109,7 +111,7 @@ def join_chunks(plan: Plan, storage: Storage) -> JoinReport:
     # In the same folder, where a rename puts it in place in one step.
     part = final.with_name(f".{output.stem}.part{output.suffix}")
     try:
-        warnings = _join(plan, storage, part)
+        warnings = plan.lost + _join(plan, storage, part)
         _verify(plan, storage, part)
         if final.exists():
             shutil.copymode(final, part)
@@ -332,7 +334,8 @@ def _sound_arguments(plan: Plan, part: Path) -> tuple[list[str], list[str]]:
     lasts_s = math.ceil(plan.time_s(len(plan.frames)) * 10**6) / 10**6
     # As an encoder of this video and sound decides, which tries what isn't known to work.
     options = {**(plan.request.options or {}), **plan.file_options}
-    request = replace(plan.request, output=part, audio=plan.audio, options=options)
+    settings = with_ffmpeg(plan.request.settings, plan.program)
+    request = replace(plan.request, output=part, audio=plan.audio, options=options, settings=settings)
     [sound] = working_plan(request, plan.size).sounds
     output = ["-map", f"{2 if plan.labels.chapters else 1}:{sound.index}"]
     if sound.is_copied:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,17 +16,19 @@ from typing import Any, Self
 from penstock._common.messages import argument, plural
 from penstock._common.plain import fields_of, from_plain, to_json
 from penstock._encoding.labels import NO_LABELS, Labels
+from penstock._encoding.listed import by_quickest
 from penstock._encoding.plan import EncodePlan
 from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import TICK_S
-from penstock._ffmpeg.program.capabilities import find_ffmpeg, muxer_options, version
+from penstock._ffmpeg.program.capabilities import find_ffmpeg, muxer_options, quickest_ffmpeg, version
 from penstock._formats import containers, encoders
 from penstock._formats.pixel_formats import has_alpha, is_gray, is_rgb
 from penstock._native import _count
 from penstock.errors import EncoderError
 from penstock.rendering.code import Code
+from penstock.rendering.options import ChunkOptions
 from penstock.rendering.source import Source
 
 #: The version of the JSON that `Plan.to_json` writes.
@@ -143,20 +146,27 @@ class Plan:
 
     @property
     def program(self) -> str:
-        """Path of FFmpeg on this machine.
+        """Path of the FFmpeg on this machine that has the plan's version.
 
         Raises:
             EncoderError: if there is none, or it doesn't report its version.
             ValueError: if its version isn't the plan's.
         """
-        program = find_ffmpeg(self.request.settings.ffmpeg)
+        named = self.request.settings.ffmpeg
+        quickest = None if named is not None else quickest_ffmpeg()
+        if quickest is not None and version(quickest) == self.ffmpeg != "":
+            return quickest
+        program = find_ffmpeg(named)
         found = version(program)
         if self.ffmpeg and not found:
             raise EncoderError(
                 f"the plan needs FFmpeg {self.ffmpeg}, and the version of {program} is unknown"
             )
         if found != self.ffmpeg:
-            raise ValueError(f"the plan needs FFmpeg {self.ffmpeg}, and {program} is FFmpeg {found}")
+            raise ValueError(
+                f"the plan needs FFmpeg {self.ffmpeg}, and {program} is FFmpeg {found}. Install the same FFmpeg on all "
+                "machines, or set PENSTOCK_FFMPEG=ffmpeg on all of them"
+            )
         return program
 
     def time_s(self, position: int) -> Fraction:
@@ -248,18 +258,17 @@ def lengths_of(count: int, chunk_frames: int | None, workers: int) -> tuple[int,
 
 
 def make_plan(
-    output: Path | str,
+    output: str,
+    given: ChunkOptions,
     *,
     frames: int | range,
     size: tuple[int, int],
     fps: int | float | Fraction | None,
     workers: int,
-    chunk_frames: int | None,
     encoder_options: Mapping[str, Any] | None,
     code: Code | None,
-    source: Source | None,
-    audio: Path | str | None,
-    storage: Path | str | None,
+    source: Source | None = None,
+    audio: str | None,
     lost: tuple[str, ...] = (),
 ) -> Plan:
     """Checks everything that can be checked before a frame is there."""
@@ -294,7 +303,8 @@ def make_plan(
     container = _joined_container(path, request.options or {})
     if fps is None and source is None:
         raise TypeError("fps must be frames per second, such as 30, 29.97 or Fraction(30000, 1001), not None")
-    made = working_plan(request, size)
+    chosen, _ = by_quickest(replace(request, audio=audio))
+    made = working_plan(replace(chosen, audio=None), size)
     codec = encoders.codec_of(made.codec)
     is_beside = codec.alpha_decoder is not None and has_alpha(made.output_pixel_format or "")
     if not codec.is_chunked or is_beside:
@@ -303,11 +313,12 @@ def make_plan(
             "be joined. Use another codec"
         )
     file_options, options = _split_options(made, container)
-    place = default_storage(str(path)) if storage is None else str(storage)
+    place = default_storage(str(path)) if given.storage is None else os.fspath(given.storage)
     planned = Plan(
         request=replace(
             made.request,
             output=str(path),
+            settings=request.settings,  # other machines have the program at another path
             size=(made.frames.width, made.frames.height),
             fps=made.rate,
             codec=made.codec,  # all chunks have the encoder that works here
@@ -318,7 +329,7 @@ def make_plan(
             chapters=None,
         ),
         frames=frames,
-        lengths=lengths_of(len(frames), chunk_frames, workers),
+        lengths=lengths_of(len(frames), given.chunk_frames, workers),
         file_options=file_options,
         code=code,
         source=source,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import secrets
 import shutil
-import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from penstock._platform.workers import held_name
 from penstock.errors import RenderError
 
 
@@ -23,15 +22,10 @@ def locked(output: str) -> Iterator[None]:
     Raises:
         RenderError: another render has the lock.
     """
-    # An abstract name of unix(7), which the kernel forgets with the process.
-    name = hashlib.sha256(os.fsencode(os.path.realpath(output))).hexdigest()
-    with socket.socket(socket.AF_UNIX) as held:
-        try:
-            held.bind(f"\0penstock-render-{name}")
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
-            raise RenderError(f"another render is writing {output}. Wait for its end") from None
+    path = os.path.normcase(os.path.realpath(output))
+    with held_name(f"penstock-render-{hashlib.sha256(os.fsencode(path)).hexdigest()}") as is_free:
+        if not is_free:
+            raise RenderError(f"another render is writing {output}. Wait for its end")
         yield
 
 

@@ -282,6 +282,11 @@ impl Completion {
         self.conclude(outcome);
     }
 
+    /// Drops it, because the operation was refused: nobody has a ticket of it.
+    pub(crate) fn forget(mut self) {
+        self.0 = None;
+    }
+
     fn conclude(&mut self, outcome: Result<(), Error>) {
         let Some(shared) = self.0.take() else { return };
         check_none_is_held();
@@ -416,6 +421,14 @@ mod tests {
 
     impl Wake for Owner {
         fn wake(self: Arc<Self>) {}
+    }
+
+    #[test]
+    fn a_refused_operation_may_be_forgotten_under_a_lock() {
+        let (completion, _ticket) = make(3, None);
+        let state = Mutex::new(1u8);
+        let _held = lock(&state);
+        completion.forget();
     }
 
     #[test]

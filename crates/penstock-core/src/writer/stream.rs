@@ -210,6 +210,7 @@ impl Stream {
             Err(refused) => {
                 let holds = refused.value.whole();
                 *destination = Some(holds.destination);
+                holds.completion.forget();
                 let error = self.refusal(refused.reason, start.elapsed());
                 Err(Rejected { region: holds.region, error })
             }

@@ -16,6 +16,8 @@ from typing import BinaryIO, NamedTuple, Self
 from penstock._common.messages import argument, show_name
 from penstock._formats import containers, images
 from penstock._formats.containers import Container, Muxer
+from penstock._platform import descriptors
+from penstock._platform.paths import check_path
 
 _FILE = "file:"
 # The protocols that FFmpeg may open for a local path: no network. This is FFmpeg's default, made explicit.
@@ -28,8 +30,8 @@ _TEE_OUTPUT = re.compile(r"((?:\\.|'[^']*'|[^|])*)(?:\||$)", re.DOTALL)
 # A number in the name of a segment or an image, and the least number of its digits. As FFmpeg takes it: %5d is %05d.
 _NUMBER = re.compile(r"%0*(\d+)?d")
 _IGNORES_FAILURE = re.compile(r"\s*\[([^\]]*:)?onfail=(?i:ignore)[:\]]")
-# One scheme or several, as in "zmq:tcp://127.0.0.1:5555".
-_URL = re.compile(r"(?:[a-z][a-z0-9+.-]*:)+//", re.IGNORECASE)
+# One scheme or several, as in "zmq:tcp://127.0.0.1:5555". One letter is a drive of Windows.
+_URL = re.compile(r"(?:[a-z][a-z0-9+.-]+:)+//", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +230,7 @@ def target(output: str | os.PathLike[str], container_format: str | None = None) 
             containers.known(container_format or "").is_list and not output.startswith("-")
         ):
             return output
+    check_path(os.fspath(output))
     path = Path(output).absolute()
     if (number := own_descriptor(path)) is not None:
         return _pipe(f"pipe:{number}")
@@ -237,7 +240,7 @@ def target(output: str | os.PathLike[str], container_format: str | None = None) 
     while found.is_image_sequence and not first.parent.exists():
         first = first.parent
     # Path removes a slash at the end.
-    _check_writable(first, named_as_folder=os.fspath(output).endswith("/"))
+    _check_writable(first, named_as_folder=os.fspath(output).endswith(("/", os.sep)))
     return found.target
 
 
@@ -258,6 +261,7 @@ def source(path_or_url: str | os.PathLike[str]) -> str:
     if is_url(path_or_url):
         return os.fspath(path_or_url)
     path = os.fspath(path_or_url)
+    check_path(path)
     # Not through Path, which would make the file clip.mp4 of "clip.mp4/", for which the system raises an error.
     if stat.S_ISDIR(os.stat(path).st_mode):  # noqa: PTH116
         raise IsADirectoryError(EISDIR, os.strerror(EISDIR), path)
@@ -298,7 +302,7 @@ class Identity(NamedTuple):
 def identity(target: str) -> Identity | None:
     """The identity of the file at `target`; None if it is not a regular file."""
     with suppress(OSError):
-        status = Path(without_protocol(target)).stat()
+        status = descriptors.status_of(without_protocol(target))
         if stat.S_ISREG(status.st_mode):
             return Identity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
     return None

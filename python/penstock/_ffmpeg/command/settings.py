@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 from penstock._common.messages import argument
 from penstock._common.types import Mode, Priority
 from penstock._native import ThreadPolicy, _Conversion, _count, _seconds, _thread_policy
+from penstock._platform.refusals import refuse
 
 #: FFmpeg's names of the primaries and transfer characteristics in ITU-T H.273, tables 2 and 3, by their code points.
 PRIMARIES = {
@@ -212,6 +213,8 @@ class _Settings:
         for name in ("policy", "ffmpeg_policy"):
             if (policy := getattr(self, name)) is not None:
                 object.__setattr__(self, name, _thread_policy(policy))
+        if self.ffmpeg_policy is not None:
+            refuse("ffmpeg_policy")
         if _seconds("stall_timeout", self.stall_timeout) == 0:
             raise ValueError("stall_timeout must be None or more than 0 seconds, not 0")
 

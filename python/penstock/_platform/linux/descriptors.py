@@ -9,6 +9,7 @@ import sys
 import termios
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 
@@ -67,6 +68,11 @@ def url_of(fd: int) -> str:
     return f"file:/proc/{os.getpid()}/fd/{fd}"
 
 
+def for_libav(fd: int) -> str:
+    """What libav opens to read a descriptor to its end."""
+    return f"pipe:{fd}"
+
+
 def in_memory(pieces: Iterable[bytes | memoryview]) -> int:
     """A file in memory that nobody can change, with these bytes."""
     held = os.memfd_create("penstock", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -82,6 +88,19 @@ def in_memory(pieces: Iterable[bytes | memoryview]) -> int:
 
 release = os.close
 """Closes what `in_memory` or `duplicate` has returned."""
+
+
+status_of = os.stat
+"""The status of a file."""
+
+
+def sync(path: Path) -> None:
+    """Waits until a file or folder is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def close_all_of(what: os.stat_result) -> None:

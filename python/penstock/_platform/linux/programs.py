@@ -12,10 +12,10 @@ from contextlib import suppress
 from io import FileIO
 
 from penstock._platform.linux import processes
-from penstock._platform.linux.descriptors import above_standard
+from penstock._platform.linux.descriptors import above_standard, url_of
 from penstock._platform.linux.processes import cpu_ticks
 
-__all__ = ["Channel", "Program", "cpu_ticks", "pipe", "read_together", "usable_cpus"]
+__all__ = ["Channel", "Inlet", "Program", "cpu_ticks", "pipe", "read_together", "usable_cpus"]
 
 PipeReader = Callable[[bytes], None]
 
@@ -80,6 +80,35 @@ class Channel:
 
     def __exit__(self, *_: object) -> None:
         self._its.close()
+
+
+class Inlet:
+    """A pipe to a program that opens it by its name.
+
+    Attributes:
+        url: its end, for FFmpeg.
+        is_open: `close` wasn't called.
+    """
+
+    def __init__(self) -> None:
+        self._its, self._ours = os.pipe()
+        self.url, self.is_open = url_of(self._its), True
+
+    def ours(self) -> int:
+        """Our end, once a write may wait for the program to read."""
+        return self._ours
+
+    def close(self) -> None:
+        """Ends the writing, unless a program has opened it. May be called again."""
+        if self.is_open:
+            self.is_open = False
+            os.close(self._its)
+
+    def close_ours(self) -> None:
+        """Closes our end. May be called again."""
+        if self._ours >= 0:
+            os.close(self._ours)
+            self._ours = -1
 
 
 class Program:

@@ -9,14 +9,20 @@ import msvcrt
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from ctypes import wintypes
+from io import FileIO
+from pathlib import Path
 
 assert sys.platform == "win32"
 
 _final_path = ctypes.WinDLL("kernel32", use_last_error=True).GetFinalPathNameByHandleW
 _final_path.argtypes = (wintypes.HANDLE, wintypes.LPWSTR, wintypes.DWORD, wintypes.DWORD)
 _PATH_CHARACTERS = 1 << 15
+# Chosen: adds little to a wait, and keeps no processor busy.
+_LOOK_S = 0.002
 
 #: The paths of files that `in_memory` has made, by their descriptors.
 _temporary: dict[int, str] = {}
@@ -62,7 +68,13 @@ def grow_pipe(fd: int, nbytes: int) -> None:
 
 
 def waits_to_read(fd: int, at_most_ms: int) -> bool:
-    """A read waits itself."""
+    """Waits until a pipe has something to read, or is at its end. Returns whether that is so. A file always has."""
+    until_s = time.monotonic() + at_most_ms / 1000
+    with suppress(OSError):  # it is no pipe, or its writer has gone
+        while not unread_bytes(fd):
+            if time.monotonic() >= until_s:
+                return False
+            time.sleep(_LOOK_S)
     return True
 
 
@@ -72,6 +84,11 @@ def url_of(fd: int) -> str:
     if not _final_path(msvcrt.get_osfhandle(fd), name, _PATH_CHARACTERS, 0):
         raise ctypes.WinError(ctypes.get_last_error())
     return f"file:{name.value.removeprefix(chr(92) * 2 + '?' + chr(92))}"
+
+
+def for_libav(fd: int) -> FileIO:
+    """What libav opens to read a descriptor to its end. Its C library is another one, which doesn't know the number."""
+    return FileIO(fd, closefd=False)
 
 
 def in_memory(pieces: Iterable[bytes | memoryview]) -> int:
@@ -92,6 +109,20 @@ def release(fd: int) -> None:
     os.close(fd)
     if (path := _temporary.pop(fd, None)) is not None:
         os.unlink(path)  # noqa: PTH108 - also while the interpreter ends
+
+
+def status_of(path: str) -> os.stat_result:
+    """The status of a file. A pipe has none: to look would open it, and a pipe is opened once."""
+    if path.replace("\\", "/").lower().startswith("//./pipe/"):
+        raise OSError(errno.EINVAL, "a pipe has no status", path)
+    return os.stat(path)  # noqa: PTH116 - as given
+
+
+def sync(path: Path) -> None:
+    """Waits until a file is on the disk. Windows does that for folders."""
+    if path.is_file():
+        with path.open("r+b") as file:
+            os.fsync(file.fileno())
 
 
 def close_all_of(what: os.stat_result) -> None:

@@ -39,7 +39,7 @@ _kernel32.OpenProcess.restype = wintypes.HANDLE
 _kernel32.GetProcessTimes.argtypes = (wintypes.HANDLE, *[ctypes.POINTER(ctypes.c_ulonglong)] * 4)
 _QUERY_INFORMATION = 0x1000
 # winbase.h
-_FIRST_INSTANCE, _REJECT_REMOTE = 0x00080000, 0x00000008
+FIRST_INSTANCE, _REJECT_REMOTE, _OUTBOUND = 0x00080000, 0x00000008, 0x00000002
 
 
 def usable_cpus() -> int:
@@ -81,6 +81,25 @@ def read_together(pipes: Iterable[FileIO]) -> Iterator[tuple[FileIO, bytes]]:
             pending.remove(pipe)
 
 
+def _named_pipe(access: int) -> tuple[int, str]:
+    """A pipe that only this user's programs may open, once: its handle, and its name."""
+    path = f"//./pipe/penstock-{os.getpid()}-{secrets.token_hex(16)}"
+    return _winapi.CreateNamedPipe(
+        path.replace("/", "\\"),
+        access | FIRST_INSTANCE,
+        _winapi.PIPE_WAIT | _REJECT_REMOTE,
+        *(1, _READ_BYTES, _READ_BYTES, 0, 0),
+    ), path
+
+
+def _open_and_close(path: str, access: int) -> None:
+    """Opens the other end of a pipe, unless a program has done so, and closes it."""
+    with suppress(OSError):
+        _winapi.CloseHandle(
+            _winapi.CreateFile(path.replace("/", "\\"), access, 0, 0, _winapi.OPEN_EXISTING, 0, 0)
+        )
+
+
 class Channel:
     """A pipe from a program besides its standard streams, by a name that only this user's programs may open, once.
 
@@ -93,14 +112,8 @@ class Channel:
 
     def __init__(self) -> None:
         self.number = -1
-        self.url = self.path = f"//./pipe/penstock-{os.getpid()}-{secrets.token_hex(16)}"
-        self._name = self.path.replace("/", "\\")
-        self._handle = _winapi.CreateNamedPipe(
-            self._name,
-            _winapi.PIPE_ACCESS_INBOUND | _FIRST_INSTANCE,
-            _winapi.PIPE_WAIT | _REJECT_REMOTE,
-            *(1, 0, _READ_BYTES, 0, 0),
-        )
+        self._handle, self.path = _named_pipe(_winapi.PIPE_ACCESS_INBOUND)
+        self.url = self.path
         self.ours = FileIO(msvcrt.open_osfhandle(self._handle, os.O_RDONLY), "rb")
         _channels[self.ours.fileno()] = self
 
@@ -111,16 +124,44 @@ class Channel:
 
     def let_go(self) -> None:
         """Opens and closes it, as the program would have done that has ended."""
-        with suppress(OSError):
-            _winapi.CloseHandle(
-                _winapi.CreateFile(self._name, _winapi.GENERIC_WRITE, 0, 0, _winapi.OPEN_EXISTING, 0, 0)
-            )
+        _open_and_close(self.path, _winapi.GENERIC_WRITE)
 
     def __enter__(self) -> Channel:
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
+
+
+class Inlet:
+    """A pipe to a program that opens it by its name.
+
+    Attributes:
+        url: its end, for FFmpeg.
+        is_open: `close` wasn't called.
+    """
+
+    def __init__(self) -> None:
+        self._handle, self._path = _named_pipe(_OUTBOUND)
+        self.url, self.is_open = f"file:{self._path}", True
+        self._ours = msvcrt.open_osfhandle(self._handle, os.O_BINARY)
+
+    def ours(self) -> int:
+        """Our end, once a write may wait for the program to read."""
+        with suppress(OSError):  # it has been opened already
+            _winapi.ConnectNamedPipe(self._handle)
+        return self._ours
+
+    def close(self) -> None:
+        """Ends the writing, unless a program has opened it. May be called again."""
+        self.is_open = False
+        _open_and_close(self._path, _winapi.GENERIC_READ)
+
+    def close_ours(self) -> None:
+        """Closes our end, once the program has read all. May be called again."""
+        if self._ours >= 0:
+            os.close(self._ours)
+            self._ours = -1
 
 
 #: By the numbers of our ends.

@@ -20,6 +20,7 @@ from penstock._common.messages import show_name
 from penstock._common.reports import EncoderStats
 from penstock._decoding.image_files import find_images, has_image_name, is_sequence
 from penstock._encoding.encoder import Encoder
+from penstock._encoding.listed import by_quickest
 from penstock._encoding.plan import plan
 from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
@@ -42,8 +43,6 @@ from penstock.cli.options import (
     json_option,
     option,
     options_of,
-    parsed,
-    picture_size,
     progress_option,
     quiet_option,
 )
@@ -99,12 +98,7 @@ class _NoFrame(Exception):
 @click.argument("inputs", metavar="[INPUT]...", shell_complete=file_names, nargs=-1)
 @click.argument("output", callback=as_path, shell_complete=file_names)
 @option(CommandOption("--fps RATE", "Frames per second: 60, 23.976 or 30000/1001."))
-@click.option(
-    "--size",
-    metavar="WxH",
-    callback=parsed(picture_size),
-    help="Width and height of raw frames, in pixels: 1920x1080.",
-)
+@option(CommandOption("--size WIDTHxHEIGHT", "Width and height of raw frames, in pixels: 1920x1080."))
 @click.option(
     "--pixel-format",
     metavar="NAME",
@@ -175,7 +169,8 @@ def encode(
                 raise click.UsageError(
                     "raw frames and images have no frame rate. Pass --fps 30, another rate, or --like VIDEO"
                 )
-            made = plan(Request(output, size=size, **settings), size)
+            request, beside = by_quickest(Request(output, size=size, **settings))
+            made = plan(request, size, beside)
             frame_bytes = None if size is None else made.frames.frame_bytes
         with shown_warnings(is_quiet=quiet), _opened(inputs, frame_bytes, size, output) as source:
             with as_click_errors():

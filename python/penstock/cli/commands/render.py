@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from rich.filesize import decimal
 
 from penstock import rendering
-from penstock._common.command_line import CommandOption
 from penstock._common.messages import show_name, silenced
 from penstock._encoding.request import Request
 from penstock.cli.messages import in_one_line, name_options_in_messages
@@ -24,21 +23,18 @@ from penstock.cli.options import (
     encoder_arguments,
     file_names,
     json_option,
-    option,
-    option_pairs,
     options_of,
     parsed,
-    picture_size,
     progress_option,
     quiet_option,
 )
 from penstock.cli.progress import is_wanted
 from penstock.cli.signals import Stopped
 from penstock.errors import PenstockError
-from penstock.rendering.api import EngineName
 from penstock.rendering.api import render as render_scene
 from penstock.rendering.chunk import Renderer
 from penstock.rendering.code import add_cwd_to_sys_path
+from penstock.rendering.options import ChunkOptions, RunOptions, SceneOptions
 from penstock.rendering.planning import Plan, chunk_of_number
 from penstock.rendering.reports import RenderReport
 
@@ -46,9 +42,9 @@ if TYPE_CHECKING:
     from penstock._encoding.request import EncoderOptions
 
 _STANDARD = "-"
-# What `plan` takes of the options. `render` takes the others as well.
-_OF_PLAN = ("frames", "size", "fps", "output", "workers", "chunk_frames", "audio", "storage")
-_OF_RENDER = (*_OF_PLAN, "engine", "ray")
+# The arguments of a plan, and those of the render beside them.
+_OF_PLAN = [one.name for of in (SceneOptions, ChunkOptions) for one in fields(of)]
+_OF_RUN = [one.name for one in fields(RunOptions)]
 
 
 class WithSteps(click.Command):
@@ -66,18 +62,6 @@ class WithSteps(click.Command):
         return super().make_context(info_name, args, parent, **extra)
 
 
-def frame_range(text: str) -> range:
-    """Parse a number of frames, or the first and the index after the last one, with a step between them or not."""
-    try:
-        numbers = [int(part) for part in text.split(":")]
-        frames = range(*numbers)
-    except (TypeError, ValueError):
-        frames = range(0)
-    if not frames or frames[0] < 0 or frames[-1] < 0:
-        raise ValueError(f"frames must be a number such as 240, or a range such as 120:240, not {text!r}")
-    return frames
-
-
 def chunk_range(text: str) -> range:
     """Parse the number of a chunk, or the first and the last one, as in ``3-7``."""
     first, dash, last = text.partition("-")
@@ -88,18 +72,6 @@ def chunk_range(text: str) -> range:
     ):
         raise ValueError(f"chunks must be a number such as 3, or a range such as 3-7, not {text!r}")
     return range(int(first), int(last or first) + 1)
-
-
-def ray_options(texts: Sequence[str]) -> dict[str, Any] | None:
-    """Parse options of tasks on Ray, whose values are JSON or text. None if there are none."""
-    options: dict[str, Any] = {}
-    for name, value in option_pairs(texts).items():
-        if value is None:
-            raise ValueError(f"{name!r} must be NAME=VALUE")
-        options[name] = value
-        with suppress(ValueError):
-            options[name] = json.loads(value)
-    return options or None
 
 
 @contextmanager
@@ -217,62 +189,9 @@ def _read_plan(name: str) -> Plan:
 )
 @click.argument("scene", metavar="MODULE:SCENE", shell_complete=file_names)
 @click.argument("output", callback=as_path, shell_complete=file_names)
-@click.option(
-    "--frames",
-    metavar="N|A:B",
-    required=True,
-    callback=parsed(frame_range),
-    help="Number of frames; or the index of the first frame and the index after the last: 120:240.",
-)
-@click.option(
-    "--size",
-    metavar="WxH",
-    required=True,
-    callback=parsed(picture_size),
-    help="Width and height in pixels: 1920x1080.",
-)
-@option(CommandOption("--fps RATE", "Frames per second: 60, 23.976 or 30000/1001."), required=True)
-@click.option(
-    "--engine",
-    type=click.Choice(get_args(EngineName)),
-    default="processes",
-    show_default=True,
-    help="Where to render: processes of this machine, or a Ray cluster.",
-)
-@click.option(
-    "--ray",
-    metavar="NAME=VALUE",
-    multiple=True,
-    callback=parsed(ray_options),
-    help="Resources of each worker on Ray: num_cpus=4, num_gpus=0.5, memory=8000000000, 'resources={\"studio\": 1}', "
-    "accelerator_type=A100, and other options of Ray's tasks. Values are JSON or text. May be repeated.",
-)
-@click.option(
-    "--workers",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Maximum number of workers. The default is one for each CPU, or as many as the cluster has room for.",
-)
-@click.option(
-    "--chunk-frames",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Frames of a chunk. The default is up to 240, with short ones first. The last chunks are shorter: each is "
-    "half of an equal share of the frames that are left, so that the workers finish at about the same time.",
-)
-@click.option(
-    "--audio",
-    metavar="FILE",
-    shell_complete=file_names,
-    help="Add the audio of FILE, from the time of the first frame on.",
-)
-@click.option(
-    "--storage",
-    metavar="DIR|URL",
-    shell_complete=file_names,
-    help="Folder of the chunks until the video is complete, or a URL that fsspec opens. All workers must reach it. "
-    "The default is OUTPUT.chunks.",
-)
+@options_of(SceneOptions)
+@options_of(ChunkOptions)
+@options_of(RunOptions)
 @click.option(
     "--no-resume", is_flag=True, help="Render everything again, without the chunks of an earlier call."
 )
@@ -297,6 +216,7 @@ def _read_plan(name: str) -> Plan:
 @json_option("Print a report as JSON when the video is done.")
 def render(
     scene: str,
+    output: str,
     no_resume: bool,
     plan_file: str | None,
     progress: bool | None,
@@ -323,22 +243,19 @@ def render(
     wanted = is_wanted(progress, quiet=quiet)
     if plan_file is not None and as_json:
         raise click.UsageError("--plan-only can't be combined with --json: the plan is JSON already")
-    arguments = encoder_arguments({name: given[name] for name in given if name not in _OF_RENDER})
-    encoder = cast("EncoderOptions", arguments)
+    planning, running = (
+        {name: given.pop(name) for name in names if name in given} for names in (_OF_PLAN, _OF_RUN)
+    )
+    planning["encoder_options"] = cast("EncoderOptions", encoder_arguments(given))
     with _failures():
         if plan_file is not None:
             with _stdout_reserved_for(plan_file == _STANDARD):
-                planned = rendering.plan(
-                    scene, **{name: given[name] for name in _OF_PLAN}, encoder_options=encoder
-                )
+                planned = rendering.plan(scene, output, **planning)
             with click.open_file(plan_file, "w") as file:  # which takes - for standard output
                 file.write(planned.to_json())
             return
-        others = {name: given[name] for name in _OF_RENDER}
         with _stdout_reserved_for(as_json):
-            report = render_scene(
-                scene, **others, resume=not no_resume, progress=wanted, encoder_options=encoder
-            )
+            report = render_scene(scene, output, **planning, **running, resume=not no_resume, progress=wanted)
     if as_json:
         click.echo(json.dumps(asdict(report), indent=2))
     _show_warnings(report.warnings, quiet=quiet)

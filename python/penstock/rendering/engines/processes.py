@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from queue import SimpleQueue
-from socket import SHUT_RDWR, SHUT_WR, socket, socketpair
 from typing import Any
 
 from penstock._common.control_groups import whole_cpus
 from penstock._common.deadline import Deadline
+from penstock._platform.workers import Link, end_this_program
 from penstock.rendering.engines.executor import Engine, Running
 from penstock.rendering.engines.work import Failed, Outcome, Work
 from penstock.rendering.planning import Plan
@@ -29,21 +28,16 @@ ENDING_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class _Worker:
-    """A program, and the connection over which it gets numbers of chunks and answers."""
+    """A program, and the link over which it gets numbers of chunks and answers."""
 
     process: subprocess.Popen[bytes]
-    connection: Connection
-
-    def shut(self, how: int) -> None:
-        """Ends one or both directions of the connection, also for a thread that waits for it."""
-        with suppress(OSError), socket(fileno=os.dup(self.connection.fileno())) as end:
-            end.shutdown(how)
+    link: Link
 
     def killed(self) -> int:
         """Kills the program, if it still runs, and returns its exit status."""
         self.process.kill()
         status = self.process.wait()
-        self.shut(SHUT_RDWR)  # a process that it has started may keep its end open
+        self.link.end()  # a process that it has started may keep its end open
         return status
 
 
@@ -55,7 +49,7 @@ class Processes(Engine):
     """
 
     def __init__(self, plan: Plan, count: int) -> None:
-        work = Work.of(plan, whole_cpus() / count, is_checked=True)
+        work = Work.of(plan, whole_cpus() / count, plan.program)
         super().__init__(work, ThreadPoolExecutor(count, "penstock-render"), count)
         self._started: list[_Worker] = []
         self._idle: list[_Worker] = []
@@ -71,7 +65,7 @@ class Processes(Engine):
 
     def end(self, running: Running) -> None:
         for worker in self._started:
-            worker.shut(SHUT_WR)  # at which it ends its FFmpeg and itself
+            worker.link.end_sending()  # at which it ends its FFmpeg and itself
         deadline = Deadline(ENDING_S)
         for worker in self._started:
             with suppress(subprocess.TimeoutExpired):
@@ -79,29 +73,20 @@ class Processes(Engine):
             worker.killed()
         self._executor.shutdown()
         for worker in self._started:
-            worker.connection.close()
+            worker.link.close()
 
     def _start(self) -> _Worker:
-        ours, its = socketpair()
-        with its:
-            process = subprocess.Popen(
-                (sys.executable, "-c", f"from {__name__} import run_worker; run_worker({its.fileno()})"),
-                stdin=subprocess.DEVNULL,
-                pass_fds=[its.fileno()],
-                # Ctrl-C is for us: we end the workers, and keep what is done.
-                process_group=0,
-            )
-        worker = _Worker(process, Connection(ours.detach()))
+        worker = _Worker(*Link.started(f"from {__name__} import run_worker; run_worker({{}})"))
         self._started.append(worker)
         with suppress(BrokenPipeError, ConnectionResetError):  # it has died, which `_render` tells
-            worker.connection.send(self._work)
+            worker.link.send(self._work)
         return worker
 
     def _render(self, worker: _Worker, number: int) -> Outcome:
         """Has a worker render a chunk, and waits for that."""
         try:
-            worker.connection.send(number)
-            while isinstance(answer := worker.connection.recv(), int):
+            worker.link.send(number)
+            while isinstance(answer := worker.link.receive(), int):
                 self._frames[number] = answer
         except (EOFError, BrokenPipeError, ConnectionResetError):
             status = worker.killed()
@@ -112,27 +97,30 @@ class Processes(Engine):
         return outcome
 
 
-def run_worker(descriptor: int) -> None:
+def run_worker(*ends: int) -> None:
     """Renders the chunks whose numbers come, until the other end closes. The program of a worker."""
-    connection = Connection(descriptor)
+    link = Link(*ends)
     orders: SimpleQueue[Any] = SimpleQueue()
     # By an exception, so that the ``with`` blocks of a chunk at work end its FFmpeg and remove what is unfinished.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     # Reads also while this thread renders, to find out that the driver has gone.
-    threading.Thread(target=_receive, args=(connection, orders), daemon=True).start()
+    threading.Thread(target=_receive, args=(link, orders), daemon=True).start()
     with suppress(BrokenPipeError, ConnectionResetError):
-        work: Work = orders.get()
+        work: Work | None = orders.get()
+        if work is None:
+            return
         sys.path[:] = work.paths  # before the first chunk, which imports the modules of the code
-        while True:
-            connection.send(work(orders.get(), connection.send))
+        while (number := orders.get()) is not None:
+            link.send(work(number, link.send))
 
 
-def _receive(connection: Connection, orders: SimpleQueue[Any]) -> None:
+def _receive(link: Link, orders: SimpleQueue[Any]) -> None:
     """Takes what the driver sends. When the driver has gone, ends this process, its FFmpeg, and the chunk at work."""
     try:
         while True:
-            orders.put(connection.recv())
+            orders.put(link.receive())
     except (EOFError, OSError):
-        os.kill(os.getpid(), signal.SIGTERM)
+        end_this_program()
+        orders.put(None)  # for a thread that waits, and doesn't see a signal
         time.sleep(ENDING_S)
         os._exit(1)  # SIGTERM had no effect: the scene is in a call that does not return to Python

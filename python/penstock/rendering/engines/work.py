@@ -46,22 +46,22 @@ class Work:
         text: the plan, as JSON.
         threads: how many threads FFmpeg's encoder has.
         paths: where Python finds modules.
-        is_checked: whether the worker's FFmpeg is known to have the plan's version.
+        program: path of the worker's FFmpeg, if it's known to have the plan's version.
     """
 
-    def __init__(self, text: str, threads: int, paths: tuple[str, ...], is_checked: bool) -> None:
+    def __init__(self, text: str, threads: int, paths: tuple[str, ...], program: str | None) -> None:
         self.paths = paths
-        self._text, self._threads, self._is_checked = text, threads, is_checked
+        self._text, self._threads, self._program = text, threads, program
         self._own = threading.local()
 
     @classmethod
-    def of(cls, plan: Plan, threads: float, *, is_checked: bool = False) -> Work:
+    def of(cls, plan: Plan, threads: float, program: str | None = None) -> Work:
         """The work of a plan, for workers that import what this process can import."""
         paths = tuple(str(Path(path).absolute()) for path in sys.path)
-        return cls(plan.to_json(), max(1, int(threads)), paths, is_checked)
+        return cls(plan.to_json(), max(1, int(threads)), paths, program)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _arrived, (self._text, self._threads, self.paths, self._is_checked)
+        return _arrived, (self._text, self._threads, self.paths, self._program)
 
     def __call__(
         self, number: int, tell: Callable[[int], object] = lambda frames: None, where: str = ""
@@ -79,7 +79,7 @@ class Work:
             with silenced():  # the report has all warnings
                 if not hasattr(self._own, "renderer"):
                     plan = Plan.from_json(self._text)
-                    self._own.renderer = Renderer(plan, self._threads, is_checked=self._is_checked)
+                    self._own.renderer = Renderer(plan, self._threads, self._program)
                 report: Outcome = self._own.renderer.render(number, on_frame)
         except Exception as error:  # its class may exist in this process only
             return Failed.of(error, where)
@@ -88,8 +88,8 @@ class Work:
 
 # The same object for the same render, or each chunk would make the scene again.
 @lru_cache(maxsize=1)
-def _arrived(text: str, threads: int, paths: tuple[str, ...], is_checked: bool) -> Work:
+def _arrived(text: str, threads: int, paths: tuple[str, ...], program: str | None) -> Work:
     """The work in the process to which it was sent."""
     # The driver's paths come last: where machines share folders, modules beside a script are found by them.
     sys.path.extend(path for path in paths if path not in sys.path)
-    return Work(text, threads, paths, is_checked)
+    return Work(text, threads, paths, program)

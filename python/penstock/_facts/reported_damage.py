@@ -14,7 +14,7 @@ from penstock._ffmpeg.program.sandbox import Sandbox
 _PATIENCE_S = 10.0
 
 
-def told_damage(
+def reported_damage(
     process: FFmpegProcess,
     source: str,
     container: str,
@@ -25,11 +25,11 @@ def told_damage(
 
     What the demuxer says when it only opens the file is left out: it concerns tags and the like, and no frame.
     """
-    told = damage_reports(process.log.reports, other_codecs)
-    if any(is_of_demuxer(line, container) for line in told) and endpoints.identity(source) is not None:
+    damage = damage_reports(process.log.reports, other_codecs)
+    if any(is_of_demuxer(line, container) for line in damage) and endpoints.identity(source) is not None:
         # It reads no more than the first packet: without the container's name, it needed more to find it.
         name, little = container.partition(",")[0], ("-probesize", "32", "-analyzeduration", "0")
         arguments = [*endpoints.confining_arguments(source, (container,)), "-f", name, *little, "-i", source]
         opening = reports_of(process.command[0], arguments, _PATIENCE_S, sandbox)
-        told -= Counter({line: count for line, count in opening.items() if is_of_demuxer(line, container)})
-    return told
+        damage -= Counter({line: count for line, count in opening.items() if is_of_demuxer(line, container)})
+    return damage

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 
 from penstock._facts import completeness
-from penstock._facts.completeness import Delivered, End
+from penstock._facts.completeness import Delivered, EndOfFile
 from penstock._facts.info import Track
 from penstock._facts.part import Begins, Grid, Part, begins, even_rate, latest_of
 
 
-class Questions:
+class FileChecks:
     """The questions about a video stream of a file, answered in this process. `Isolation.about` asks another one."""
 
     def __init__(self, track: Track) -> None:
@@ -44,6 +44,6 @@ class Questions:
         """Whether a decoder has to wait for a later packet than the first, as in a recording of a broadcast."""
         return completeness.begins_inside_group(self._track)
 
-    def at_end(self, delivered: Delivered | None) -> End:
+    def at_end(self, delivered: Delivered | None) -> EndOfFile:
         """What shows at the end of the file; None if filters have made other frames of it."""
         return completeness.end_of(self._track, delivered)

@@ -1,0 +1,21 @@
+"""What a path must not be on one system."""
+
+from __future__ import annotations
+
+import ntpath
+import sys
+
+
+def check_path(path: str, *, platform: str = sys.platform) -> None:
+    """Raises a ValueError for a path that Windows takes for a stream inside of a file, or that lacks a drive's slash.
+
+    Others take "clip:1.mp4" for a name.
+    """
+    if platform != "win32":
+        return
+    drive, rest = ntpath.splitdrive(path)
+    if ":" in rest or (len(drive) == 2 and not rest.startswith(("/", "\\"))):
+        raise ValueError(
+            f"{path!r} names a stream inside of a file, or a place on another drive. Pass a path whose only ':' "
+            "follows the letter of a drive, such as 'C:/videos/clip.mp4'"
+        )

@@ -1,0 +1,174 @@
+"""What tests ask Linux' /proc and signals for, on Windows: processes, threads, memory; a process that is held."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from ctypes import wintypes
+
+from support import this_process
+
+assert sys.platform == "win32"
+
+_kernel32 = ctypes.WinDLL("kernel32", use_last_error=True)
+for _function in (_kernel32.OpenProcess, _kernel32.OpenThread, _kernel32.CreateToolhelp32Snapshot):
+    _function.restype = wintypes.HANDLE
+_kernel32.CloseHandle.argtypes = (wintypes.HANDLE,)
+_PROCESSES, _THREADS = 2, 4  # TH32CS_SNAPPROCESS, TH32CS_SNAPTHREAD
+_ALL_OF_A_PROCESS, _NAME_OF_A_THREAD = 0x1FFFFF, 0x0800
+_STILL_ACTIVE = 259
+
+
+class _Process(ctypes.Structure):
+    """PROCESSENTRY32."""
+
+    _fields_ = (
+        ("size", wintypes.DWORD),
+        ("usage", wintypes.DWORD),
+        ("pid", wintypes.DWORD),
+        ("heap", ctypes.c_void_p),
+        ("module", wintypes.DWORD),
+        ("threads", wintypes.DWORD),
+        ("parent", wintypes.DWORD),
+        ("priority", wintypes.LONG),
+        ("flags", wintypes.DWORD),
+        ("name", ctypes.c_char * 260),
+    )
+
+
+class _Thread(ctypes.Structure):
+    """THREADENTRY32."""
+
+    _fields_ = (
+        ("size", wintypes.DWORD),
+        ("usage", wintypes.DWORD),
+        ("id", wintypes.DWORD),
+        ("pid", wintypes.DWORD),
+        ("base", wintypes.LONG),
+        ("delta", wintypes.LONG),
+        ("flags", wintypes.DWORD),
+    )
+
+
+class _Memory(ctypes.Structure):
+    """PROCESS_MEMORY_COUNTERS."""
+
+    _fields_ = (
+        ("size", wintypes.DWORD),
+        ("faults", wintypes.DWORD),
+        ("peak_resident", ctypes.c_size_t),
+        ("resident", ctypes.c_size_t),
+        ("others", ctypes.c_size_t * 6),
+    )
+
+
+def _snapshot(what: int, entry: _Process | _Thread, kind: str) -> Iterator[_Process | _Thread]:
+    """The entries of a snapshot of the machine, one after the other in the same place."""
+    snapshot = wintypes.HANDLE(_kernel32.CreateToolhelp32Snapshot(what, 0))
+    entry.size = ctypes.sizeof(entry)
+    goes_on = getattr(_kernel32, f"{kind}32First")(snapshot, ctypes.byref(entry))
+    while goes_on:
+        yield entry
+        goes_on = getattr(_kernel32, f"{kind}32Next")(snapshot, ctypes.byref(entry))
+    _kernel32.CloseHandle(snapshot)
+
+
+def parents() -> dict[int, int]:
+    """Each process of the machine, and which has started it."""
+    return {each.pid: each.parent for each in _snapshot(_PROCESSES, _Process(), "Process")}
+
+
+def children() -> frozenset[int]:
+    return frozenset(pid for pid, parent in parents().items() if parent == os.getpid())
+
+
+def threads(pid: int) -> set[int]:
+    return {each.id for each in _snapshot(_THREADS, _Thread(), "Thread") if each.pid == pid}
+
+
+def name_of(thread: int) -> str:
+    """The name that a native thread has got; nothing for all others."""
+    handle = wintypes.HANDLE(_kernel32.OpenThread(_NAME_OF_A_THREAD, False, thread))
+    name = wintypes.LPWSTR()
+    _kernel32.GetThreadDescription(handle, ctypes.byref(name))
+    _kernel32.CloseHandle(handle)
+    return name.value or ""
+
+
+def runs(pid: int) -> bool:
+    handle = wintypes.HANDLE(_kernel32.OpenProcess(_ALL_OF_A_PROCESS, False, pid))
+    status = wintypes.DWORD()
+    _kernel32.GetExitCodeProcess(handle, ctypes.byref(status))
+    _kernel32.CloseHandle(handle)
+    return status.value == _STILL_ACTIVE
+
+
+def open_fds() -> dict[str, str]:
+    """Descriptors of Python's C library, and whether they are files, consoles or pipes: dup2 changes their handles."""
+    import msvcrt
+
+    found = {}
+    for fd in range(512):
+        try:
+            found[str(fd)] = str(_kernel32.GetFileType(wintypes.HANDLE(msvcrt.get_osfhandle(fd))))
+        except OSError:
+            continue
+    return found
+
+
+def rss_bytes() -> int:
+    memory = _Memory(size=ctypes.sizeof(_Memory))
+    _kernel32.K32GetProcessMemoryInfo(wintypes.HANDLE(-1), ctypes.byref(memory), memory.size)
+    return int(memory.resident)
+
+
+_kill = os.kill
+
+
+def _signal(pid: int, number: int) -> None:
+    """`os.kill` with Linux' signals. Windows' own ends the process, whatever the number says."""
+    if pid == os.getpid() and number in (signal.SIGINT, signal.SIGTERM):
+        signal.raise_signal(number)
+    elif number in (signal.SIGSTOP, signal.SIGCONT):
+        process = wintypes.HANDLE(_kernel32.OpenProcess(_ALL_OF_A_PROCESS, False, pid))
+        holds = number == signal.SIGSTOP
+        getattr(ctypes.windll.ntdll, "NtSuspendProcess" if holds else "NtResumeProcess")(process)
+        _kernel32.CloseHandle(process)
+    else:
+        _kill(pid, number)
+
+
+def have_signals() -> None:
+    """From now on `os.kill` holds a process, lets it go on, or kills it, by the signals that do so on Linux."""
+    signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT = 9, 19, 18  # type: ignore[attr-defined]
+    os.kill = _signal
+
+
+#: What only Linux' modules have, and why a test that calls it is for Linux.
+_ON_LINUX = {
+    (os, "mkfifo"): "FIFOs",
+    (os, "openpty"): "a terminal that a program holds",
+    (os, "eventfd"): "eventfd",
+    (os, "memfd_create"): "files in memory",
+    (os, "geteuid"): "users and modes of files",
+    (os, "symlink"): "symbolic links, which Wine doesn't make",
+    (signal, "pthread_kill"): "signals to threads",
+    (signal, "setitimer"): "timers that send signals",
+    (signal, "pthread_sigmask"): "masks of signals",
+}
+
+
+def skip_what_is_for_linux() -> None:
+    """From now on a test that calls one of these is skipped with the reason. The package finds none of them."""
+    for (module, name), reason in _ON_LINUX.items():
+
+        def call(*_: object, name: str = name, reason: str = reason, **__: object) -> None:
+            caller = sys._getframe(1).f_globals["__name__"]
+            if caller.partition(".")[0] == "penstock":
+                raise AttributeError(f"Windows has no {name}")
+            this_process.only_on_linux(reason)
+
+        setattr(module, name, call)
