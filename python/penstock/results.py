@@ -4,7 +4,7 @@
 - `Frame`: a buffer from a `penstock.Reader`.
 - `WriterStats`, `ReaderStats`: statistics from ``Writer.stats`` and ``Reader.stats``.
 - `RelayReport`: the result of `penstock.relay`. `RelayTicket`: a relay that `penstock.pipes.start_relay` started.
-- `TeeReport`, with a `TeeOutput` for each output: the result of a `penstock.Tee`.
+- `TeeReport`, with a `Tee.Output` for each output: the result of a `penstock.Tee`.
 
 ``penstock.video`` has the reports of encoders and fan-outs, ``penstock.rendering`` those of renders, and
 ``penstock.pipeline`` the statistics of pipelines.
@@ -15,7 +15,6 @@ from penstock._native import (
     ReaderStats,
     RelayReport,
     RelayTicket,
-    TeeOutput,
     TeeReport,
     Ticket,
     WriterStats,
@@ -26,7 +25,6 @@ __all__ = [
     "ReaderStats",
     "RelayReport",
     "RelayTicket",
-    "TeeOutput",
     "TeeReport",
     "Ticket",
     "WriterStats",

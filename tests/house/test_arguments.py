@@ -78,7 +78,7 @@ def callables() -> Iterator[tuple[str, Callable[..., Any]]]:
                 own = {key: value for owner in owners for key, value in vars(owner).items()}
                 methods = {key: value for key, value in own.items() if not key.startswith("_")}
                 for key, value in methods.items():
-                    if callable(value):
+                    if callable(value) and not dataclasses.is_dataclass(value):  # a record of its own
                         yield f"{module.__name__}.{name}.{key}", value
 
 

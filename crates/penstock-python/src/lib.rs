@@ -78,7 +78,7 @@ mod _native {
     use crate::reader::{Frame, Reader, ReaderStats};
     #[cfg(windows)]
     #[pymodule_export]
-    use crate::refused::{_start_relay, relay, RelayReport, RelayTicket, Tee, TeeOutput, TeeReport};
+    use crate::refused::{_start_relay, relay, RelayReport, RelayTicket, Tee, TeeReport};
     #[cfg(target_os = "linux")]
     #[pymodule_export]
     use crate::relay::{_start_relay, Relay, RelayReport, RelayTicket};
@@ -86,7 +86,7 @@ mod _native {
     use crate::slot::{Slot, SlotPool};
     #[cfg(target_os = "linux")]
     #[pymodule_export]
-    use crate::tee::{Tee, TeeOutput, TeeReport};
+    use crate::tee::{Tee, TeeReport};
     #[pymodule_export]
     use crate::ticket::{LoopWaker, Ticket, Watch};
     #[pymodule_export]

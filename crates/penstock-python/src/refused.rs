@@ -37,7 +37,6 @@ classes!(
     RelayReport = "RelayReport",
     RelayTicket = "RelayTicket",
     Tee = "Tee",
-    TeeOutput = "TeeOutput",
     TeeReport = "TeeReport"
 );
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use penstock_core::{Error, TeeEnd, TeePolicy};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyTuple, PyType};
 
 use crate::arguments::{self, Seconds, Timeout};
 use crate::errors::{self, OrRaise, value_of};
@@ -58,6 +58,12 @@ pub(crate) struct Tee {
 
 #[pymethods]
 impl Tee {
+    #[classattr]
+    #[pyo3(name = "Output")]
+    fn output(py: Python<'_>) -> Bound<'_, PyType> {
+        py.get_type::<TeeOutput>()
+    }
+
     #[new]
     #[pyo3(signature = (src, *outputs, when_full="block", stall_timeout=5.0, policy=None, start=true))]
     fn new(
@@ -115,7 +121,7 @@ impl Tee {
     /// Removes an output. Bytes that were taken for it are still delivered. Does nothing if it has ended.
     ///
     /// Args:
-    ///     output: the ``TeeOutput`` that ``add`` returned, or a descriptor of the output.
+    ///     output: the ``Tee.Output`` that ``add`` returned, or a descriptor of the output.
     ///
     /// Raises:
     ///     ValueError: if it isn't an output of this tee.
@@ -274,7 +280,7 @@ fn tee_policy(name: &str, stall_timeout: f64) -> PyResult<TeePolicy> {
 }
 
 /// One output of a tee. Its properties change while the tee runs.
-#[pyclass(frozen, module = "penstock.results")]
+#[pyclass(frozen, name = "Output", module = "penstock.Tee")]
 pub(crate) struct TeeOutput(penstock_core::TeeOutput);
 
 #[pymethods]
@@ -342,7 +348,7 @@ impl TeeOutput {
     fn __repr__(&self) -> String {
         let report = self.0.report();
         format!(
-            "<TeeOutput fd={} {}, {} bytes delivered, {} lost>",
+            "<Tee.Output fd={} {}, {} bytes delivered, {} lost>",
             self.0.number(),
             report.end.map_or("running", TeeEnd::name),
             report.bytes_delivered,

@@ -33,7 +33,7 @@ from penstock._native.runtime import (
     _drain,
     _seconds,
 )
-from penstock._native.tee import Tee, TeeOutput, TeeReport
+from penstock._native.tee import Tee, TeeReport
 from penstock._native.ticket import Ticket, _LoopWaker, _Watch
 from penstock._native.writer import Writer, WriterStats, _close, _pipe, _sync
 
@@ -48,7 +48,6 @@ __all__ = [
     "RelayReport",
     "RelayTicket",
     "Tee",
-    "TeeOutput",
     "TeeReport",
     "ThreadPolicy",
     "Ticket",

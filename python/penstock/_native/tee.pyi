@@ -53,6 +53,43 @@ class Tee:
         policy: ThreadPolicy | Priority | None = None,
         start: bool = True,
     ) -> Self: ...
+
+    @final
+    class Output:
+        """One output of a tee. Its properties change while the tee runs."""
+        @property
+        def fd(self) -> int:
+            """The number of the descriptor that you added."""
+        @property
+        def when_full(self) -> str:
+            """``"block"`` or ``"evict"``."""
+        @property
+        def start_bytes(self) -> int:
+            """The offset in the stream at which the output began, in bytes: 0 unless you added it after the start."""
+        @property
+        def bytes_delivered(self) -> int:
+            """Bytes that the output has taken; if its reader went away, bytes that the reader had taken."""
+        @property
+        def bytes_lost(self) -> int:
+            """Bytes that were taken from the source for the output and didn't arrive."""
+        @property
+        def ended(self) -> str | None:
+            """Why it ended: ``"source-ended"``, ``"source-failed"``, ``"removed"``, ``"broken"`` (its reader went away),
+            ``"evicted"``, ``"failed"`` (a system call failed, as on a full disk) or ``"cancelled"``; None while it runs.
+            """
+        @property
+        def error(self) -> BaseException | None:
+            """The failure: a BrokenStreamError, a StalledError (evicted) or another OSError; None if it didn't fail."""
+        @property
+        def method(self) -> str:
+            """How its bytes move: ``"tee"``; or ``"tee, splice"`` or ``"tee, read-write"``, through the tee's own pipe.
+
+            If the system refuses tee(2), ``"read-write"`` replaces ``"tee"``.
+            """
+        @property
+        def reason(self) -> str:
+            """Why this method is used."""
+
     def start(self) -> None:
         """Starts a tee that was made with ``start=False``. Otherwise does nothing.
 
@@ -62,7 +99,7 @@ class Tee:
         """
     def add(
         self, output: int | HasFileno, *, when_full: TeeWhenFull = "block", stall_timeout: float = 5.0
-    ) -> TeeOutput:
+    ) -> Tee.Output:
         """Adds an output. Before the start it gets the whole stream, later the bytes from now on.
 
         Args:
@@ -74,11 +111,11 @@ class Tee:
             ClosedError: if the tee has ended.
             OSError, TypeError, ValueError: as for the constructor.
         """
-    def remove(self, output: TeeOutput | int | HasFileno) -> None:
+    def remove(self, output: Tee.Output | int | HasFileno) -> None:
         """Removes an output. Bytes that were taken for it are still delivered. Does nothing if it has ended.
 
         Args:
-            output: the ``TeeOutput`` that ``add`` returned, or a descriptor of the output.
+            output: the ``Tee.Output`` that ``add`` returned, or a descriptor of the output.
 
         Raises:
             ValueError: if it isn't an output of this tee.
@@ -120,42 +157,6 @@ class Tee:
     async def __aexit__(self, *exception: object) -> None: ...
 
 @final
-class TeeOutput:
-    """One output of a tee. Its properties change while the tee runs."""
-    @property
-    def fd(self) -> int:
-        """The number of the descriptor that you added."""
-    @property
-    def when_full(self) -> str:
-        """``"block"`` or ``"evict"``."""
-    @property
-    def start_bytes(self) -> int:
-        """The offset in the stream at which the output began, in bytes: 0 unless you added it after the start."""
-    @property
-    def bytes_delivered(self) -> int:
-        """Bytes that the output has taken; if its reader went away, bytes that the reader had taken."""
-    @property
-    def bytes_lost(self) -> int:
-        """Bytes that were taken from the source for the output and didn't arrive."""
-    @property
-    def ended(self) -> str | None:
-        """Why it ended: ``"source-ended"``, ``"source-failed"``, ``"removed"``, ``"broken"`` (its reader went away),
-        ``"evicted"``, ``"failed"`` (a system call failed, as on a full disk) or ``"cancelled"``; None while it runs.
-        """
-    @property
-    def error(self) -> BaseException | None:
-        """The failure: a BrokenStreamError, a StalledError (evicted) or another OSError; None if it didn't fail."""
-    @property
-    def method(self) -> str:
-        """How its bytes move: ``"tee"``; or ``"tee, splice"`` or ``"tee, read-write"``, through the tee's own pipe.
-
-        If the system refuses tee(2), ``"read-write"`` replaces ``"tee"``.
-        """
-    @property
-    def reason(self) -> str:
-        """Why this method is used."""
-
-@final
 class TeeReport:
     """The result of a tee and of each of its outputs."""
     @property
@@ -168,7 +169,7 @@ class TeeReport:
     def source_ended(self) -> bool:
         """Whether the source has ended."""
     @property
-    def outputs(self) -> tuple[TeeOutput, ...]:
+    def outputs(self) -> tuple[Tee.Output, ...]:
         """The outputs, in the order in which you added them: all that run, and the last thousand that ended."""
     @property
     def forgotten(self) -> int:
