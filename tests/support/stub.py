@@ -16,7 +16,7 @@ def stub_functions(body: list[ast.stmt], prefix: str = "") -> dict[str, ast.Func
     found = {}
     for node in body:
         if isinstance(node, ast.ClassDef):
-            found |= stub_functions(node.body, f"{node.name}.")
+            found |= stub_functions(node.body, f"{prefix}{node.name}.")
         elif isinstance(node, ast.FunctionDef):
             found[prefix + node.name] = node
     return found
