@@ -78,7 +78,7 @@ mod _native {
     use crate::reader::{Frame, Reader, ReaderStats};
     #[cfg(windows)]
     #[pymodule_export]
-    use crate::refused::{_start_relay, relay, RelayReport, RelayTicket, Tee, TeeReport};
+    use crate::refused::{_start_relay, RelayReport, RelayTicket, Tee, TeeReport, relay};
     #[cfg(target_os = "linux")]
     #[pymodule_export]
     use crate::relay::{_start_relay, Relay, RelayReport, RelayTicket};

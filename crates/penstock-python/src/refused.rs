@@ -33,20 +33,12 @@ macro_rules! classes {
     )*};
 }
 
-classes!(
-    RelayReport = "RelayReport",
-    RelayTicket = "RelayTicket",
-    Tee = "Tee",
-    TeeReport = "TeeReport"
-);
+classes!(RelayReport = "RelayReport", RelayTicket = "RelayTicket", Tee = "Tee", TeeReport = "TeeReport");
 
 /// A relay that copies, in Python.
 #[pyfunction]
 #[pyo3(name = "_Relay", signature = (*arguments))]
-pub(crate) fn relay<'py>(
-    py: Python<'py>,
-    arguments: &Bound<'py, PyTuple>,
-) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn relay<'py>(py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     py.import(intern!(py, "penstock._streams.copied"))?.call_method1(intern!(py, "CopyingRelay"), arguments)
 }
 
