@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from support.cases import eventually
 from support.clips import clip
-from support.media import ffmpeg
+from support.media import children, ffmpeg
 from support.processes import run_script, started, succeeded
 from support.stand_in import replace_confined
 
@@ -586,23 +586,16 @@ assert decoder[3].tobytes() == first
 
 
 def test_end_of_a_decoder_ends_its_process_by_number() -> None:
-    def all_children() -> set[str]:
-        found = set()
-        for task in Path("/proc/self/task").iterdir():
-            with suppress(OSError):
-                found |= set((task / "children").read_text().split())
-        return found
-
-    before = all_children()
+    before = children()
     with Decoder(clip("h264_large"), isolated=True) as decoder:
         decoder[3]
-        assert len(all_children() - before) == 2
-    assert all_children() == before
+        assert len(children() - before) == 2
+    assert children() == before
     decoder = Decoder(clip("h264"), isolated=True)
     decoder[3]
     del decoder
     gc.collect()
-    assert eventually(lambda: all_children() == before)
+    assert eventually(lambda: children() == before)
 
 
 # A program that filters
