@@ -72,6 +72,13 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
+# The filter labels the frames for FFmpeg 9, and the options the file for FFmpeg 5.1.
+PQ = (
+    *("-vf", "setparams=color_primaries=bt2020:color_trc=smpte2084:colorspace=bt2020nc"),
+    *("-color_primaries", "bt2020", "-color_trc", "smpte2084", "-colorspace", "bt2020nc"),
+)
+
+
 class TestWhatIsKept:
     def test_smoke(self, source: Path, out: Path) -> None:
         assert printed(run("convert", source, out / "a.mp4", *FAST)) == ""
@@ -115,10 +122,9 @@ class TestWhatIsKept:
 
     def test_audio_labels_and_colors_are_kept(self, tmp_path: Path, out: Path) -> None:
         source = tmp_path / "in.mov"
-        color = ("-color_primaries", "bt2020", "-color_trc", "smpte2084", "-colorspace", "bt2020nc")
         test = ("-f", "lavfi", "-i", "testsrc2=size=64x48:rate=25", "-f", "lavfi", "-i", "sine", "-t", 1)
         labels = ("-metadata", "title=Waves", "-timecode", "01:00:00:00")
-        ffmpeg(*test, "-c:v", "libx264", "-pix_fmt", "yuv420p10le", *color, *labels, source)
+        ffmpeg(*test, "-c:v", "libx264", "-pix_fmt", "yuv420p10le", *PQ, *labels, source)
         printed(run("convert", source, out / "a.mp4", *FAST))
         made = probe(out / "a.mp4")
         assert (made.tags["title"], made.timecode) == ("Waves", "01:00:00:00")
@@ -132,9 +138,8 @@ class TestWhatIsKept:
     )
     def test_auto_is_the_default(self, tmp_path: Path, out: Path, option: str) -> None:
         source = tmp_path / "in.mkv"
-        color = ("-color_primaries", "bt2020", "-color_trc", "smpte2084", "-colorspace", "bt2020nc")
         test = ("-f", "lavfi", "-i", "testsrc2=size=64x48:rate=25", "-t", 0.2)
-        ffmpeg(*test, "-c:v", "libx264", "-pix_fmt", "yuv420p10le", *color, source)
+        ffmpeg(*test, "-c:v", "libx264", "-pix_fmt", "yuv420p10le", *PQ, source)
         printed(run("convert", source, out / "a.mkv", *FAST, option, "auto"))
         video = probe(out / "a.mkv").best_video
         assert video is not None and video.pixel_format == "yuv420p10le"
@@ -150,7 +155,7 @@ class TestWhatIsKept:
         source = tmp_path / "in.mkv"
         tracks = ("-map", 0, "-map", 1, "-map", 1)
         test = ("-f", "lavfi", "-i", "testsrc2=size=64x48:rate=25", "-f", "lavfi", "-i", "sine", "-t", 0.4)
-        ffmpeg(*test, *tracks, "-flags", "+ilme+ildct", "-c:v", "mpeg2video", "-top", 1, source)
+        ffmpeg(*test, *tracks, "-flags", "+ilme+ildct", "-c:v", "mpeg2video", "-vf", "setfield=tff", source)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             with Decoder(source, pixel_format="source") as decoder:

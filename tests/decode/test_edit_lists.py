@@ -98,7 +98,8 @@ def test_a_file_cut_in_the_sound_of_a_fragment_is_damaged(options: dict[str, obj
     media.ffmpeg(*_SOURCE[:4], *sound, *_SOURCE[4:], path)
     data = path.read_bytes()
     second = data.index(b"moof", data.index(b"moof") + 4) - 4
-    for size in (second - 100, second + 100, data.index(b"mdat", second) - 2):
+    sizes = (second - 100, second + 100, data.index(b"mdat", second) - 2)
+    for size in sizes[: 1 if "isolated" in options else None]:
         path.write_bytes(data[:size])
         with Decoder(path, **options) as decoder, pytest.raises(DecoderError):  # type: ignore[arg-type]
             list(decoder)

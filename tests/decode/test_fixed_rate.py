@@ -11,10 +11,11 @@ from typing import Any
 import av
 import numpy as np
 import pytest
+from support.engines import by_program
 from support.media import ffmpeg
 
 from penstock import Decoder, DecoderError, FFmpegWarning, read_video
-from penstock.video import DecoderSettings, prefetch
+from penstock.video import prefetch
 
 RATES = [10, 7.5, Fraction(30000, 1001), 30, 60, 100]
 
@@ -92,7 +93,7 @@ def test_each_frame_has_memory_of_its_own(video: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"isolated": True}, {"settings": DecoderSettings(ffmpeg="ffmpeg")}, {"size": (32, None)}, {"count": 3}],
+    [{"isolated": True}, {"settings": by_program()}, {"size": (32, None)}, {"count": 3}],
     ids=str,
 )
 def test_options_change_no_time(video: Path, options: dict[str, Any]) -> None:

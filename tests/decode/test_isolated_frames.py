@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 from support.cases import eventually
 from support.clips import clip
-from support.media import ffmpeg
-from support.processes import run_script, succeeded
+from support.media import children, ffmpeg
+from support.processes import run_script, started, succeeded
 from support.stand_in import replace_confined
 
 from penstock import ClosedError, Decoder, DecoderError, FFmpegWarning, StalledError, probe
@@ -514,8 +514,8 @@ def test_numbers_that_stand_for_other_frames_are_asked_for_again(hostile: Hostil
         "pass",
         RENUMBERED + RENUMBERED,
         "frame(0, word=end); answer({'pts': 3, 'last_duration': 1, 'why_short': None, 'warning': None})",
-        "frame(0, word=end); answer(7); time.sleep(60)",
-        "frame(0, word=end); answer(None, error='it says so'); time.sleep(60)",
+        "frame(0, word=end); answer(7)",
+        "frame(0, word=end); answer(None, error='it says so')",
         "frame(0, word=end); time.sleep(0.1); os.kill(os.getpid(), 9)",
         "frame(4)",
         "frame(-1)",
@@ -537,6 +537,13 @@ def test_hostile_answers_by_number_raise(code: str, hostile: Hostile) -> None:
         for _ in range(2):
             with pytest.raises(DecoderError):
                 decoder[3]
+
+
+def test_a_strange_answer_by_number_ends_the_process(hostile: Hostile) -> None:
+    with by_number(hostile, "frame(0, word=end); answer(7); time.sleep(60)") as decoder:
+        with pytest.raises(DecoderError):
+            decoder[3]
+        assert not started()
 
 
 def test_frame_by_number_that_does_not_come_is_an_error(hostile: Hostile) -> None:
@@ -583,23 +590,16 @@ assert decoder[3].tobytes() == first
 
 
 def test_end_of_a_decoder_ends_its_process_by_number() -> None:
-    def all_children() -> set[str]:
-        found = set()
-        for task in Path("/proc/self/task").iterdir():
-            with suppress(OSError):
-                found |= set((task / "children").read_text().split())
-        return found
-
-    before = all_children()
+    before = children()
     with Decoder(clip("h264_large"), isolated=True) as decoder:
         decoder[3]
-        assert len(all_children() - before) == 2
-    assert all_children() == before
+        assert len(children() - before) == 2
+    assert children() == before
     decoder = Decoder(clip("h264"), isolated=True)
     decoder[3]
     del decoder
     gc.collect()
-    assert eventually(lambda: all_children() == before)
+    assert eventually(lambda: children() == before)
 
 
 # A program that filters

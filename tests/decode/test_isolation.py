@@ -401,7 +401,7 @@ def test_decode_beyond_the_memory_limit_says_so(most_mib: int) -> None:
 
 def test_decode_beyond_the_time_limit_says_so(tmp_path: Path) -> None:
     slow = tmp_path / "slow.mkv"
-    ffmpeg("-f", "lavfi", "-i", "testsrc2=s=640x360:d=60", "-c:v", "mpeg2video", slow)
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=s=640x360:d=4", "-c:v", "mpeg2video", slow)
     filters = "nlmeans,nlmeans,nlmeans"
     with Decoder(slow, isolated=True, filters=filters, size=(64, 48)) as decoder:
         run = decoder._engine._run

@@ -73,7 +73,7 @@ def ffmpegs() -> list[str]:
 def prefer_the_quickest() -> None:
     """Has quick tests use the wheel's FFmpeg unless they name one: the system's takes 0.1 s of CPU time to start.
 
-    That is half of their time. Thorough tests use the system's, and files to be read are made by that in any case.
+    That is half of their time. Thorough tests use the system's, and clips are made by that in any case.
     """
     os.environ.setdefault("PENSTOCK_FFMPEG", ffmpegs()[0 if IS_THOROUGH else -1])
 

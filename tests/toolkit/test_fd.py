@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.cases import MODES, eventually
+from support.cases import eventually
 from support.processes import run_script, succeeded
 from support.streams import ReaderThread, noise, read_exactly, tcp_pair
 from support.this_process import are_asleep, open_fds, workers
@@ -108,19 +108,6 @@ def test_stream_sockets_receive_every_byte(kind: str, blocking: bool) -> None:
     assert stats.bytes_delivered == 6 * len(FRAME)
     writer.close()
     assert result.result() == FRAME * 6
-
-
-@pytest.mark.parametrize("kind", [socket.SOCK_SEQPACKET, socket.SOCK_DGRAM], ids=["seqpacket", "datagram"])
-def test_each_write_to_a_message_socket_is_one_message(kind: socket.SocketKind) -> None:
-    """More of them than fit at once, empty ones, and some larger than the pieces that a stream would get."""
-    reader, writer = socket.socketpair(socket.AF_UNIX, kind)
-    messages = [noise(size, size) for size in (1, 50_000, 0, 3, 100_000, 4096) * 10]
-    for message in messages:
-        _native._pipe(message, writer)
-    reader.settimeout(10)
-    assert [reader.recv(1 << 20) for _ in messages] == messages
-    reader.close()
-    writer.close()
 
 
 def test_a_message_that_cannot_be_sent_whole_is_an_error_and_not_cut() -> None:
@@ -263,27 +250,6 @@ def test_new_file_is_a_new_stream_after_the_old_file_is_deleted(tmp_path: Path) 
         _native._sync(timeout=10)
         assert path.read_text() == str(number)
         path.unlink()
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_descriptors_of_one_pipe_are_one_stream_with_one_order(pair: tuple[int, int], mode: str) -> None:
-    reader, writer = pair
-    same = os.dup(writer)
-    opened_anew = os.open(f"/proc/self/fd/{writer}", os.O_WRONLY)
-    result = ReaderThread(reader)
-    streams = [penstock.Writer(fd, mode=mode) for fd in (writer, same, opened_anew)]
-    frames = [noise(size, size) for size in (100_000, 5, 70_000, 4096, 300_000, 0, 1) * 6]
-    for number, frame in enumerate(frames):
-        target = number % 6
-        if target < 3:
-            streams[target].write(frame)
-        else:
-            _native._pipe(frame, (writer, same, opened_anew)[target - 3], mode=mode)
-    for stream in streams:
-        stream.close(10)
-    for fd in (writer, same, opened_anew):
-        os.close(fd)
-    assert result.result() == b"".join(frames)
 
 
 def test_descriptor_of_the_caller_stays_open_and_unchanged(pair: tuple[int, int]) -> None:
@@ -530,15 +496,3 @@ def test_fifo_end_has_a_low_descriptor_number(tmp_path: Path) -> None:
         fifo.open_async(path, "w").wait() as later,
     ):
         assert max(end.fileno() for end in (reader, writer, later)) < 512
-
-
-def test_internal_descriptors_fit_into_a_low_descriptor_limit() -> None:
-    body = """
-    import resource
-    resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
-    source, end = os.pipe()
-    with penstock.Writer(end) as writer:
-        writer.submit(b"frame").wait()
-    assert os.read(source, 10) == b"frame"
-    """
-    succeeded(run_script(body))

@@ -318,8 +318,9 @@ impl TeeOutput {
         self.0.report().bytes_lost
     }
 
-    /// Why it ended: ``"source-ended"``, ``"source-failed"``, ``"removed"``, ``"broken"`` (its reader went away),
-    /// ``"evicted"``, ``"failed"`` (a system call failed, as on a full disk) or ``"cancelled"``; None while it runs.
+    /// Why it ended: ``"source-ended"``, ``"source-failed"``, ``"removed"``, ``"broken"`` (its reader went
+    /// away), ``"evicted"``, ``"failed"`` (a system call failed, as on a full disk) or ``"cancelled"``; None while
+    /// it runs.
     #[getter]
     fn ended(&self) -> Option<&'static str> {
         self.0.report().end.map(TeeEnd::name)

@@ -81,8 +81,9 @@ class ConfinedFrames:
             except RenumberedError:
                 self._account = run.shown
                 raise
-            except BaseException:
-                if not run.has_answered:  # what it sends now is for nobody
+            except BaseException as error:
+                # What it sends now is for nobody. After a strange answer it may send nothing.
+                if not run.has_answered or error.__cause__ is not None:
                     self.close()
                 raise
 

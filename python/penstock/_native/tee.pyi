@@ -74,8 +74,9 @@ class Tee:
             """Bytes that were taken from the source for the output and didn't arrive."""
         @property
         def ended(self) -> str | None:
-            """Why it ended: ``"source-ended"``, ``"source-failed"``, ``"removed"``, ``"broken"`` (its reader went away),
-            ``"evicted"``, ``"failed"`` (a system call failed, as on a full disk) or ``"cancelled"``; None while it runs.
+            """Why it ended: ``"source-ended"``, ``"source-failed"``, ``"removed"``, ``"broken"`` (its reader went
+            away), ``"evicted"``, ``"failed"`` (a system call failed, as on a full disk) or ``"cancelled"``; None while
+            it runs.
             """
         @property
         def error(self) -> BaseException | None:
