@@ -15,7 +15,7 @@ from penstock._common.exits import CUT_OFF_REASON, STALL_S, at_exit, report_loss
 from penstock._native import Chunk, ThreadPolicy, _Pipeline, _Source
 from penstock._platform.forks import at_fork
 from penstock.errors import PenstockError, PipelineError, StalledError
-from penstock.pipeline import Latency, PipelineStats, Sink, Source, Stage, StageStats
+from penstock.pipeline import PipelineStats, Sink, Source, Stage
 
 if TYPE_CHECKING:
     from penstock._common.types import Data, OnError, Priority
@@ -46,9 +46,9 @@ def _by_name(stages: Iterable[Stage]) -> dict[str, Stage]:
     return named
 
 
-def _stage_stats(record: dict[str, Any]) -> StageStats:
-    latencies = {name: Latency(**record[name]) for name in ("work", "queued", "gil")}
-    return StageStats(**(record | latencies))
+def _stage_stats(record: dict[str, Any]) -> PipelineStats.StageStats:
+    latencies = {name: PipelineStats.Latency(**record[name]) for name in ("work", "queued", "gil")}
+    return PipelineStats.StageStats(**(record | latencies))
 
 
 class Pipeline:
@@ -186,7 +186,7 @@ class Pipeline:
         """Statistics so far, also after the pipeline's end."""
         record = self._native.stats()
         record["stages"] = tuple(_stage_stats(stage) for stage in record["stages"])
-        record["end_to_end"] = Latency(**record["end_to_end"])
+        record["end_to_end"] = PipelineStats.Latency(**record["end_to_end"])
         return PipelineStats(**record)
 
     @property

@@ -42,11 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AppliedPolicy",
-    "CacheDomain",
-    "Core",
-    "LogicalProcessor",
-    "NumaNode",
-    "Package",
     "ThreadPolicy",
     "Topology",
     "applied",
@@ -60,97 +55,6 @@ CoreKind = Literal["performance", "efficiency", "low-power efficiency"]
 KindSource = Literal[
     "cpu_core/cpu_atom", "cpu_capacity", "maximum frequency", "base frequency", "efficiency class", "assumed"
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Package:
-    """A package: one or several chips in one socket.
-
-    Attributes:
-        id: the kernel's number, or a free one if the kernel has none or uses it twice.
-        cores: numbers of its cores.
-        logical_processors: numbers of its logical processors that are online.
-    """
-
-    id: int
-    cores: tuple[int, ...]
-    logical_processors: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class NumaNode:
-    """A NUMA node: memory, and the CPUs close to it.
-
-    Attributes:
-        id: the kernel's number.
-        memory_bytes: its memory; 0 for a node with CPUs only, None if unknown.
-        logical_processors: numbers of its logical processors that are online; none in a node with memory only.
-    """
-
-    id: int
-    memory_bytes: int | None
-    logical_processors: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Core:
-    """A core of a processor.
-
-    Attributes:
-        id: a number from 0, unique on the machine. The kernel's ``core_id`` isn't unique: packages and dies repeat it.
-        package: number of its package.
-        kind: ``"performance"``, ``"efficiency"`` or ``"low-power efficiency"``; if all cores are alike, the first.
-        kind_source: the source of the kind: ``"cpu_core/cpu_atom"`` (Intel's lists of hybrid machines),
-            ``"cpu_capacity"``, ``"maximum frequency"``, ``"base frequency"`` (among those of one maximum),
-            ``"efficiency class"`` (Windows), or ``"assumed"`` if nothing distinguishes kinds.
-        logical_processors: numbers of its logical processors that are online.
-    """
-
-    id: int
-    package: int
-    kind: CoreKind
-    kind_source: KindSource
-    logical_processors: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LogicalProcessor:
-    """A CPU that the system schedules threads on: a core, or one hardware thread of a core.
-
-    Attributes:
-        id: the kernel's number.
-        core: the number of its core; None if it is offline.
-        package: the number of its package; None if it is offline.
-        numa_node: the number of its memory node; None if unknown.
-        online: whether the system schedules threads on it.
-        allowed: whether the calling thread may run on it, by its affinity and the control group of the process.
-        smt_siblings: numbers of the other online processors of its core (simultaneous multithreading).
-        kind: the kind of its core; None if it is offline.
-        kind_source: the source of that kind; None if it is offline.
-    """
-
-    id: int
-    core: int | None
-    package: int | None
-    numa_node: int | None
-    online: bool
-    allowed: bool
-    smt_siblings: tuple[int, ...]
-    kind: CoreKind | None
-    kind_source: KindSource | None
-
-
-@dataclass(frozen=True, slots=True)
-class CacheDomain:
-    """Logical processors that share a cache.
-
-    Attributes:
-        size_bytes: the size of the cache; None if unknown.
-        logical_processors: numbers of the online processors that share it.
-    """
-
-    size_bytes: int | None
-    logical_processors: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -172,14 +76,101 @@ class Topology(HtmlTable):
         notes: facts that were missing or malformed, and what was assumed instead.
     """
 
+    @dataclass(frozen=True, slots=True)
+    class Package:
+        """A package: one or several chips in one socket.
+
+        Attributes:
+            id: the kernel's number, or a free one if the kernel has none or uses it twice.
+            cores: numbers of its cores.
+            logical_processors: numbers of its logical processors that are online.
+        """
+
+        id: int
+        cores: tuple[int, ...]
+        logical_processors: tuple[int, ...]
+
+    @dataclass(frozen=True, slots=True)
+    class NumaNode:
+        """A NUMA node: memory, and the CPUs close to it.
+
+        Attributes:
+            id: the kernel's number.
+            memory_bytes: its memory; 0 for a node with CPUs only, None if unknown.
+            logical_processors: numbers of its logical processors that are online; none in a node with memory only.
+        """
+
+        id: int
+        memory_bytes: int | None
+        logical_processors: tuple[int, ...]
+
+    @dataclass(frozen=True, slots=True)
+    class Core:
+        """A core of a processor.
+
+        Attributes:
+            id: a number from 0, unique on the machine. The kernel's ``core_id`` isn't unique: packages and dies repeat
+                it.
+            package: number of its package.
+            kind: ``"performance"``, ``"efficiency"`` or ``"low-power efficiency"``; if all cores are alike, the first.
+            kind_source: the source of the kind: ``"cpu_core/cpu_atom"`` (Intel's lists of hybrid machines),
+                ``"cpu_capacity"``, ``"maximum frequency"``, ``"base frequency"`` (among those of one maximum),
+                ``"efficiency class"`` (Windows), or ``"assumed"`` if nothing distinguishes kinds.
+            logical_processors: numbers of its logical processors that are online.
+        """
+
+        id: int
+        package: int
+        kind: CoreKind
+        kind_source: KindSource
+        logical_processors: tuple[int, ...]
+
+    @dataclass(frozen=True, slots=True)
+    class LogicalProcessor:
+        """A CPU that the system schedules threads on: a core, or one hardware thread of a core.
+
+        Attributes:
+            id: the kernel's number.
+            core: the number of its core; None if it is offline.
+            package: the number of its package; None if it is offline.
+            numa_node: the number of its memory node; None if unknown.
+            online: whether the system schedules threads on it.
+            allowed: whether the calling thread may run on it, by its affinity and the control group of the process.
+            smt_siblings: numbers of the other online processors of its core (simultaneous multithreading).
+            kind: the kind of its core; None if it is offline.
+            kind_source: the source of that kind; None if it is offline.
+        """
+
+        id: int
+        core: int | None
+        package: int | None
+        numa_node: int | None
+        online: bool
+        allowed: bool
+        smt_siblings: tuple[int, ...]
+        kind: CoreKind | None
+        kind_source: KindSource | None
+
+    @dataclass(frozen=True, slots=True)
+    class CacheDomain:
+        """Logical processors that share a cache.
+
+        Attributes:
+            size_bytes: the size of the cache; None if unknown.
+            logical_processors: numbers of the online processors that share it.
+        """
+
+        size_bytes: int | None
+        logical_processors: tuple[int, ...]
+
     model: str | None
-    packages: tuple[Package, ...]
-    numa_nodes: tuple[NumaNode, ...]
-    cores: tuple[Core, ...]
-    logical_processors: tuple[LogicalProcessor, ...]
-    l1d_domains: tuple[CacheDomain, ...]
-    l2_domains: tuple[CacheDomain, ...]
-    l3_domains: tuple[CacheDomain, ...]
+    packages: tuple[Topology.Package, ...]
+    numa_nodes: tuple[Topology.NumaNode, ...]
+    cores: tuple[Topology.Core, ...]
+    logical_processors: tuple[Topology.LogicalProcessor, ...]
+    l1d_domains: tuple[Topology.CacheDomain, ...]
+    l2_domains: tuple[Topology.CacheDomain, ...]
+    l3_domains: tuple[Topology.CacheDomain, ...]
     notes: tuple[str, ...]
 
     def __repr__(self) -> str:
@@ -201,9 +192,11 @@ def topology() -> Topology:
 def _topology_at(root: StrOrBytesPath) -> Topology:
     """The CPUs of the machine whose ``sys`` and ``proc`` are in that directory, as in a recording."""
     found = _native._topology(os.fsdecode(root))
-    kinds: dict[str, type[Any]] = dict.fromkeys(("l1d_domains", "l2_domains", "l3_domains"), CacheDomain)
-    kinds |= {"packages": Package, "numa_nodes": NumaNode, "cores": Core}
-    kinds["logical_processors"] = LogicalProcessor
+    kinds: dict[str, type[Any]] = dict.fromkeys(
+        ("l1d_domains", "l2_domains", "l3_domains"), Topology.CacheDomain
+    )
+    kinds |= {"packages": Topology.Package, "numa_nodes": Topology.NumaNode, "cores": Topology.Core}
+    kinds["logical_processors"] = Topology.LogicalProcessor
     records = {name: tuple(kind(**one) for one in found[name]) for name, kind in kinds.items()}
     return Topology(**found | records)
 

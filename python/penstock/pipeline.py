@@ -36,12 +36,10 @@ __all__ = [
     "Chunk",
     "ChunkDataError",
     "ChunkReadError",
-    "Latency",
     "PipelineStats",
     "Sink",
     "Source",
     "Stage",
-    "StageStats",
 ]
 
 _PIECE_BYTES = 1 << 20
@@ -224,64 +222,6 @@ def _paths(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> 
 
 
 @dataclass(frozen=True)
-class Latency:
-    """The distribution of many times, accurate to 1 %. All fields are 0 while ``count`` is.
-
-    Attributes:
-        count: number of times.
-        min_s: the shortest time, in seconds like all that follow.
-        p50_s: the median.
-        p95_s: the 95th percentile.
-        p99_s: the 99th percentile.
-        max_s: the longest time.
-        mean_s: the mean.
-    """
-
-    count: int
-    min_s: float
-    p50_s: float
-    p95_s: float
-    p99_s: float
-    max_s: float
-    mean_s: float
-
-
-@dataclass(frozen=True)
-class StageStats:
-    """Statistics of one part of a pipeline so far, all its threads together.
-
-    Attributes:
-        name: its name.
-        workers: number of its threads. Iteration counts as one, the caller's.
-        bytes_in: bytes that it took.
-        bytes_out: bytes that it passed on.
-        failed: number of chunks that failed in it.
-        work: time that it needed for a chunk, without waits; for iteration, the time between two requests for a chunk.
-        queued: time that chunks waited for it after the part before had finished with them.
-        gil: time that a callable waited for the GIL; empty for native parts.
-        input_wait_s: seconds that its threads waited for chunks, summed. A source's threads wait for its descriptor.
-        output_wait_s: seconds that its threads waited for room in the next queue, summed.
-        queue_items: number of chunks that wait for it now.
-        queue_bytes: memory of the chunks that wait for it now, in bytes.
-        policies: the policies that were applied to its threads, if you asked for one.
-    """
-
-    name: str
-    workers: int
-    bytes_in: int
-    bytes_out: int
-    failed: int
-    work: Latency
-    queued: Latency
-    gil: Latency
-    input_wait_s: float
-    output_wait_s: float
-    queue_items: int
-    queue_bytes: int
-    policies: tuple[AppliedPolicy, ...]
-
-
-@dataclass(frozen=True)
 class PipelineStats:
     """Statistics of a pipeline so far, or until its end.
 
@@ -292,7 +232,65 @@ class PipelineStats:
         pool_free_bytes: bytes of memory that are kept for reuse.
     """
 
-    stages: tuple[StageStats, ...]
-    end_to_end: Latency
+    @dataclass(frozen=True)
+    class Latency:
+        """The distribution of many times, accurate to 1 %. All fields are 0 while ``count`` is.
+
+        Attributes:
+            count: number of times.
+            min_s: the shortest time, in seconds like all that follow.
+            p50_s: the median.
+            p95_s: the 95th percentile.
+            p99_s: the 99th percentile.
+            max_s: the longest time.
+            mean_s: the mean.
+        """
+
+        count: int
+        min_s: float
+        p50_s: float
+        p95_s: float
+        p99_s: float
+        max_s: float
+        mean_s: float
+
+    @dataclass(frozen=True)
+    class StageStats:
+        """Statistics of one part of a pipeline so far, all its threads together.
+
+        Attributes:
+            name: its name.
+            workers: number of its threads. Iteration counts as one, the caller's.
+            bytes_in: bytes that it took.
+            bytes_out: bytes that it passed on.
+            failed: number of chunks that failed in it.
+            work: time that it needed for a chunk, without waits; for iteration, the time between two requests for a
+                chunk.
+            queued: time that chunks waited for it after the part before had finished with them.
+            gil: time that a callable waited for the GIL; empty for native parts.
+            input_wait_s: seconds that its threads waited for chunks, summed. A source's threads wait for its
+                descriptor.
+            output_wait_s: seconds that its threads waited for room in the next queue, summed.
+            queue_items: number of chunks that wait for it now.
+            queue_bytes: memory of the chunks that wait for it now, in bytes.
+            policies: the policies that were applied to its threads, if you asked for one.
+        """
+
+        name: str
+        workers: int
+        bytes_in: int
+        bytes_out: int
+        failed: int
+        work: PipelineStats.Latency
+        queued: PipelineStats.Latency
+        gil: PipelineStats.Latency
+        input_wait_s: float
+        output_wait_s: float
+        queue_items: int
+        queue_bytes: int
+        policies: tuple[AppliedPolicy, ...]
+
+    stages: tuple[PipelineStats.StageStats, ...]
+    end_to_end: PipelineStats.Latency
     elapsed_s: float
     pool_free_bytes: int

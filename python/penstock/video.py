@@ -3,15 +3,15 @@
 `penstock.Encoder`, `penstock.Decoder`, `penstock.AudioDecoder`, `penstock.FanOut` and `penstock.probe` are not here.
 
 - Write audio: `AudioTrack` for samples that you compute (``Encoder.write_audio``), `AudioFile` for a file.
-- Write colors: `Colors`, and `MasteringDisplay` and `ContentLight` for HDR.
+- Write colors: `Colors`, and `Colors.MasteringDisplay` and `Colors.ContentLight` for HDR.
 - Choose an FFmpeg, the length of the queue, priorities and timeouts: `EncoderSettings`, `DecoderSettings`.
   `find_ffmpeg` returns the FFmpeg that runs.
-- Facts about a file, from `penstock.probe` and ``Decoder.file``: a `MediaInfo`, with a `VideoInfo`, `AudioInfo` or
-  `SubtitleInfo` for each stream, and a `Chapter` for each chapter.
+- Facts about a file, from `penstock.probe` and ``Decoder.file``: a `MediaInfo`, with a `MediaInfo.Video`,
+  `MediaInfo.Audio` or `MediaInfo.Subtitle` for each stream, and a `MediaInfo.Chapter` for each chapter.
 - A decoded frame: `VideoFrame`, an array with ``index`` and ``time_s``. `prefetch` opens the decoders of many files
   ahead.
 - The result of a video: `EncodeReport`, from ``Encoder.close`` and `penstock.write_video`; `OutputReport`, with a
-  `DroppedFrame` for each dropped frame, from ``FanOut.close``.
+  `OutputReport.DroppedFrame` for each dropped frame, from ``FanOut.close``.
 - Progress while it runs: `EncoderStats`, `DecoderStats`, `DecoderEngine`.
 """
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from penstock._common.reports import (
         DecoderEngine,
         DecoderStats,
-        DroppedFrame,
         EncodeReport,
         EncoderStats,
         OutputReport,
@@ -31,36 +30,27 @@ if TYPE_CHECKING:
     from penstock._decoding.prefetching import prefetch
     from penstock._decoding.video_frame import VideoFrame
     from penstock._encoding.sound import AudioFile, AudioTrack
-    from penstock._facts.info import AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo
+    from penstock._facts.info import MediaInfo
     from penstock._ffmpeg.command.settings import (
         Colors,
-        ContentLight,
         DecoderSettings,
         EncoderSettings,
-        MasteringDisplay,
     )
     from penstock._ffmpeg.program.capabilities import find_ffmpeg
 
 __all__ = [
     "AudioFile",
-    "AudioInfo",
     "AudioTrack",
-    "Chapter",
     "Colors",
-    "ContentLight",
     "DecoderEngine",
     "DecoderSettings",
     "DecoderStats",
-    "DroppedFrame",
     "EncodeReport",
     "EncoderSettings",
     "EncoderStats",
-    "MasteringDisplay",
     "MediaInfo",
     "OutputReport",
-    "SubtitleInfo",
     "VideoFrame",
-    "VideoInfo",
     "find_ffmpeg",
     "prefetch",
 ]
@@ -70,21 +60,18 @@ if not TYPE_CHECKING:  # or type checkers would accept any name
         __name__,
         names={
             **dict.fromkeys(
-                ("Colors", "ContentLight", "DecoderSettings", "EncoderSettings", "MasteringDisplay"),
+                ("Colors", "DecoderSettings", "EncoderSettings"),
                 "_ffmpeg.command.settings",
             ),
             **dict.fromkeys(("AudioFile", "AudioTrack"), "_encoding.sound"),
             "find_ffmpeg": "_ffmpeg.program.capabilities",
-            **dict.fromkeys(
-                ("AudioInfo", "Chapter", "MediaInfo", "SubtitleInfo", "VideoInfo"), "_facts.info"
-            ),
+            "MediaInfo": "_facts.info",
             "prefetch": "_decoding.prefetching",
             "VideoFrame": "_decoding.video_frame",
             **dict.fromkeys(
                 (
                     "DecoderEngine",
                     "DecoderStats",
-                    "DroppedFrame",
                     "EncodeReport",
                     "EncoderStats",
                     "OutputReport",

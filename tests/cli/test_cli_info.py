@@ -169,24 +169,30 @@ def two_packages(**changes: object) -> cpu.Topology:
     """Two packages: one with cores of two kinds around two L3 caches, one with what is left."""
     performance, efficiency = ("performance", "cpu_capacity"), ("efficiency", "cpu_capacity")
     cores = (
-        cpu.Core(0, 0, *performance, (0, 1)),
-        cpu.Core(1, 0, *performance, (2, 3)),
-        cpu.Core(2, 0, *efficiency, (4,)),
-        cpu.Core(3, 1, *efficiency, (6,)),
+        cpu.Topology.Core(0, 0, *performance, (0, 1)),
+        cpu.Topology.Core(1, 0, *performance, (2, 3)),
+        cpu.Topology.Core(2, 0, *efficiency, (4,)),
+        cpu.Topology.Core(3, 1, *efficiency, (6,)),
     )
     processors = tuple(
-        cpu.LogicalProcessor(number, None, None, 0, number != 5, number != 3, (), None, None)
+        cpu.Topology.LogicalProcessor(number, None, None, 0, number != 5, number != 3, (), None, None)
         for number in range(7)
     )
     fields = {
         "model": "[red]A Model[/red]",
-        "packages": (cpu.Package(0, (0, 1, 2), (0, 1, 2, 3, 4)), cpu.Package(1, (3,), (6,))),
-        "numa_nodes": (cpu.NumaNode(0, 3 << 30, (0, 1, 2, 3, 4, 6)), cpu.NumaNode(1, None, ())),
+        "packages": (
+            cpu.Topology.Package(0, (0, 1, 2), (0, 1, 2, 3, 4)),
+            cpu.Topology.Package(1, (3,), (6,)),
+        ),
+        "numa_nodes": (
+            cpu.Topology.NumaNode(0, 3 << 30, (0, 1, 2, 3, 4, 6)),
+            cpu.Topology.NumaNode(1, None, ()),
+        ),
         "cores": cores,
         "logical_processors": processors,
         "l1d_domains": (),
         "l2_domains": (),
-        "l3_domains": (cpu.CacheDomain(32 << 20, (0, 1)), cpu.CacheDomain(None, (2, 3, 4))),
+        "l3_domains": (cpu.Topology.CacheDomain(32 << 20, (0, 1)), cpu.Topology.CacheDomain(None, (2, 3, 4))),
         "notes": (),
     }
     return cpu.Topology(**(fields | changes))
@@ -222,7 +228,7 @@ def test_drawing_shows_packages_caches_and_cores() -> None:
 
 def test_drawing_omits_the_kind_if_all_cores_are_alike() -> None:
     alike = tuple(
-        cpu.Core(core.id, core.package, "performance", "assumed", core.logical_processors)
+        cpu.Topology.Core(core.id, core.package, "performance", "assumed", core.logical_processors)
         for core in two_packages().cores
     )
     assert "cores: [2,(3)] [4]" in drawn(two_packages(cores=alike))
@@ -230,15 +236,15 @@ def test_drawing_omits_the_kind_if_all_cores_are_alike() -> None:
 
 
 def test_the_drawing_shows_every_cpu_of_a_large_machine_in_any_width() -> None:
-    cores = tuple(cpu.Core(n, 0, "performance", "assumed", (n, n + 256)) for n in range(256))
+    cores = tuple(cpu.Topology.Core(n, 0, "performance", "assumed", (n, n + 256)) for n in range(256))
     everything = tuple(range(512))
     topology = two_packages(
         model=None,
         cores=cores,
-        packages=(cpu.Package(0, tuple(range(256)), everything),),
-        l3_domains=(cpu.CacheDomain(1 << 20, everything),),
+        packages=(cpu.Topology.Package(0, tuple(range(256)), everything),),
+        l3_domains=(cpu.Topology.CacheDomain(1 << 20, everything),),
         logical_processors=tuple(
-            cpu.LogicalProcessor(n, n % 256, 0, 0, True, True, (), None, None) for n in everything
+            cpu.Topology.LogicalProcessor(n, n % 256, 0, 0, True, True, (), None, None) for n in everything
         ),
     )
     words = drawn(topology).replace("│", " ").split("[")

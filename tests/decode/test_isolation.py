@@ -29,7 +29,7 @@ from penstock import AudioDecoder, Decoder, DecoderError, FFmpegWarning, probe
 from penstock._facts.completeness import Delivered
 from penstock._facts.exact_json import pack, unpack
 from penstock._facts.file_checks import FileChecks
-from penstock._facts.info import Chapter, MediaInfo, Track
+from penstock._facts.info import MediaInfo, Track
 from penstock._facts.isolation import Isolation
 from penstock._facts.source import Source
 from penstock._ffmpeg.program.child import CapturedChild, run
@@ -292,13 +292,13 @@ def test_invalid_answer_of_a_child_raises(
 
 
 def test_json_is_exact_and_checked() -> None:
-    chapter = Chapter(0.1, float("inf"), None)
-    assert unpack(Chapter, json.loads(json.dumps(pack(chapter)))) == chapter
+    chapter = MediaInfo.Chapter(0.1, float("inf"), None)
+    assert unpack(MediaInfo.Chapter, json.loads(json.dumps(pack(chapter)))) == chapter
     assert unpack(Fraction, json.loads(json.dumps(pack(Fraction(30000, 1001))))) == Fraction(30000, 1001)
     for kind, value in (
         (int, True),
         (float, "1"),
-        (Chapter, {"start_s": 0.0}),
+        (MediaInfo.Chapter, {"start_s": 0.0}),
         (tuple[int, ...], {"0": 1}),
         (MediaInfo, None),
     ):

@@ -24,12 +24,8 @@ from support.media import ffmpeg, holdings
 from penstock import Encoder, probe
 from penstock.errors import DecoderError, PenstockError, StalledError
 from penstock.video import (
-    AudioInfo,
-    Chapter,
-    ContentLight,
-    MasteringDisplay,
+    Colors,
     MediaInfo,
-    VideoInfo,
     find_ffmpeg,
 )
 
@@ -44,7 +40,7 @@ def probed(name: str) -> MediaInfo:
     return probe(clip(name))
 
 
-def video(name: str) -> VideoInfo:
+def video(name: str) -> MediaInfo.Video:
     best = probed(name).best_video
     assert best is not None
     return best
@@ -199,7 +195,7 @@ class TestStreams:
     def test_first_of_several_default_videos_is_best(self) -> None:
         first, second = probed("several_videos").video
         streams = {field.name: getattr(first, field.name) for field in fields(first)}
-        also_default = VideoInfo(**streams | {"is_default": True})
+        also_default = MediaInfo.Video(**streams | {"is_default": True})
         info = probed("several_videos")
         both = {field.name: getattr(info, field.name) for field in fields(info)}
         assert MediaInfo(**both | {"video": (also_default, second)}).best_video is also_default
@@ -225,7 +221,7 @@ class TestFiles:
         assert info.size_bytes == clip("audio_aac").stat().st_size
         assert info.duration_s == pytest.approx(0.48, abs=0.05)
         assert info.tags["major_brand"] == "isom"
-        assert isinstance(info.audio[0], AudioInfo)
+        assert isinstance(info.audio[0], MediaInfo.Audio)
 
     @pytest.mark.parametrize(
         "name",
@@ -260,7 +256,10 @@ class TestFiles:
         inputs = ["-i", clip("h264"), "-i", tmp_path / "told", "-map_chapters", "1", "-c", "copy"]
         subprocess.run([find_ffmpeg(), "-v", "error", *inputs, tmp_path / "clip.mkv"], check=True)
         assert probe(clip("h264")).chapters == ()
-        assert probe(tmp_path / "clip.mkv").chapters == (Chapter(0.0, 0.4, "One"), Chapter(0.4, 1.2, None))
+        assert probe(tmp_path / "clip.mkv").chapters == (
+            MediaInfo.Chapter(0.0, 0.4, "One"),
+            MediaInfo.Chapter(0.4, 1.2, None),
+        )
 
     @pytest.mark.parametrize("ending", ["mkv", "mp4"])
     def test_content_light_and_mastering_display_are_read(self, tmp_path: Path, ending: str) -> None:
@@ -270,8 +269,8 @@ class TestFiles:
         output = (*x265, tmp_path / f"clip.{ending}")
         subprocess.run([find_ffmpeg(), "-v", "error", "-i", clip("h264"), *output], check=True)
         [video] = probe(tmp_path / f"clip.{ending}").video
-        assert video.content_light == ContentLight(1000, 400)
-        assert video.mastering_display == MasteringDisplay(
+        assert video.content_light == Colors.ContentLight(1000, 400)
+        assert video.mastering_display == Colors.MasteringDisplay(
             red=(0.68, 0.32),
             green=(0.265, 0.69),
             blue=(0.15, 0.06),

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from penstock import Decoder, Encoder, probe
-from penstock.video import Colors, ContentLight, EncoderSettings, MasteringDisplay, VideoInfo
+from penstock.video import Colors, EncoderSettings, MediaInfo
 
 SIZE = (64, 64)
 COLORS = ([200, 0, 0], [0, 200, 0], [20, 30, 220], [128, 128, 128])
 
 
-def written(output: Path, **options: Any) -> tuple[VideoInfo, int]:
+def written(output: Path, **options: Any) -> tuple[MediaInfo.Video, int]:
     """The facts of a video of plain colors, and how far its frames are off."""
     dtype = np.uint16 if options.get("pixel_format") == "rgb48" else np.uint8
     scale = np.iinfo(dtype).max // 255
@@ -45,13 +45,13 @@ def test_primaries_and_transfer_are_tags(tmp_path: Path, suffix: str, codec: str
     assert off <= 6
 
 
-DISPLAY = MasteringDisplay((0.68, 0.32), (0.265, 0.69), (0.15, 0.06), (0.3127, 0.329), (0.005, 1000.0))
+DISPLAY = Colors.MasteringDisplay((0.68, 0.32), (0.265, 0.69), (0.15, 0.06), (0.3127, 0.329), (0.005, 1000.0))
 PQ = Colors(
     matrix="bt2020",
     primaries="bt2020",
     transfer="smpte2084",
     mastering_display=DISPLAY,
-    content_light=ContentLight(1000, 400),
+    content_light=Colors.ContentLight(1000, 400),
 )
 
 
@@ -95,7 +95,7 @@ def test_mastering_display_and_content_light_reach_the_file(tmp_path: Path, code
         ({"colors": Colors(mastering_display=replace(DISPLAY, red=(34000, 16000)))}, "least"),
         ({"colors": Colors(mastering_display=replace(DISPLAY, red=(float("nan"), 0.3)))}, "least"),
         *(
-            ({"colors": Colors(content_light=ContentLight(level, 0))}, "light")
+            ({"colors": Colors(content_light=Colors.ContentLight(level, 0))}, "light")
             for level in (-1, 100_000, 0.5)
         ),  # type: ignore[arg-type]
         # What the pixel format or the codec cannot have.

@@ -26,7 +26,7 @@ from penstock._encoding import encoders
 from penstock._encoding.plan import plan
 from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
-from penstock.video import Colors, ContentLight, EncodeReport, EncoderSettings
+from penstock.video import Colors, EncodeReport, EncoderSettings
 
 # SVT-AV1 has no fewer lines.
 SIZE = WIDTH, HEIGHT = 96, 64
@@ -200,7 +200,7 @@ def test_auto_codec_must_fit_the_container(tmp_path: Path) -> None:
 
 def test_hdr_skips_hardware_encoders_that_write_no_tags(tmp_path: Path, ffmpeg: str) -> None:
     needs(ffmpeg, "hevc_nvenc")
-    light = Colors(matrix="bt2020", transfer="smpte2084", content_light=ContentLight(1000, 400))
+    light = Colors(matrix="bt2020", transfer="smpte2084", content_light=Colors.ContentLight(1000, 400))
     request = Request(
         tmp_path / "a.mp4",
         fps=30,

@@ -36,7 +36,7 @@ from penstock import (
 )
 from penstock._ffmpeg.command.colors import holds_hdr_metadata
 from penstock._ffmpeg.command.settings import with_overrides
-from penstock.video import AudioFile, Colors, ContentLight, EncoderSettings, MasteringDisplay
+from penstock.video import AudioFile, Colors, EncoderSettings
 
 TIMES_S = [0.0, 0.1, 0.15, 0.5, 0.52, 1.7, 1.8, 4.0]
 
@@ -543,10 +543,10 @@ def test_like_keeps_pixel_aspect_ratio_colors_and_size(tmp_path: Path) -> None:
 
 def test_like_keeps_bit_depth_and_hdr(tmp_path: Path, ffmpeg: str) -> None:
     needs(ffmpeg, "libx265")
-    display = MasteringDisplay(
+    display = Colors.MasteringDisplay(
         (0.708, 0.292), (0.17, 0.797), (0.131, 0.046), (0.3127, 0.329), (0.0001, 1000.0)
     )
-    light = ContentLight(1000, 400)
+    light = Colors.ContentLight(1000, 400)
     hdr = {
         "primaries": "bt2020",
         "transfer": "smpte2084",

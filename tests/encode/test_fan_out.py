@@ -20,7 +20,7 @@ from support.streams import ReaderThread, read_exactly
 import penstock
 from penstock import Decoder, Encoder, FanOut, Writer
 from penstock._ffmpeg.command.settings import with_overrides
-from penstock.video import DroppedFrame, EncoderSettings
+from penstock.video import EncoderSettings, OutputReport
 
 FRAME_BYTES = SIZE[0] * SIZE[1] * 3
 
@@ -323,7 +323,7 @@ def test_rows_for_the_frames_that_were_taken_agree_with_the_file(tmp_path: Path)
     assert timed_frames(tmp_path / "a.mkv") == sent and (kept.frames_taken, kept.dropped) == (60, ())
     assert timed_frames(tmp_path / "slow.mkv") == [sent[number] for number in rows]
     left_out = [number for number in range(60) if number not in rows]
-    assert thinned.dropped == tuple(DroppedFrame(number, number / 50) for number in left_out)
+    assert thinned.dropped == tuple(OutputReport.DroppedFrame(number, number / 50) for number in left_out)
     assert thinned.frames_taken == len(rows) == thinned.result.frames_encoded
     assert len(left_out) > 5 and {0, *range(13, 40), 59} <= {*rows}
 
@@ -338,7 +338,7 @@ def test_an_index_counts_from_the_add_and_without_frames_that_were_refused(tmp_p
         taken = [fan_out.write(flat(number)) for number in range(6)]
         [_, report] = fan_out.reports
         assert [is_taken for _, is_taken in taken] == [True] + [False] * 5
-        assert report.dropped == tuple(DroppedFrame(index, None) for index in range(1, 6))
+        assert report.dropped == tuple(OutputReport.DroppedFrame(index, None) for index in range(1, 6))
         read_exactly(reader, FRAME_BYTES)
     assert report.frames_taken == 1
     os.close(reader)

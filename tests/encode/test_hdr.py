@@ -20,20 +20,18 @@ from penstock._ffmpeg.command.settings import with_overrides
 from penstock._ffmpeg.program import capabilities
 from penstock.video import (
     Colors,
-    ContentLight,
     DecoderSettings,
     EncoderSettings,
-    MasteringDisplay,
     find_ffmpeg,
 )
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "hdr.md"
 SIZE = (64, 64)
 LIGHT = {
-    "mastering_display": MasteringDisplay(
+    "mastering_display": Colors.MasteringDisplay(
         (0.708, 0.292), (0.17, 0.797), (0.131, 0.046), (0.3127, 0.329), (0.005, 1000.0)
     ),
-    "content_light": ContentLight(1000, 400),
+    "content_light": Colors.ContentLight(1000, 400),
 }
 CURVES = {"smpte2084": pq_from_nits, "arib-std-b67": hlg_from_nits}
 # By the codec: the name of the file, the video's pixel format, options, and how far samples may be off. Rounding to 10

@@ -13,9 +13,9 @@ from support.renders import FAST, scene, settings
 from penstock._common.plain import from_plain, to_json
 from penstock._encoding.request import Request
 from penstock.rendering import Plan, plan
-from penstock.video import Colors, ContentLight, EncoderSettings, MasteringDisplay
+from penstock.video import Colors, EncoderSettings
 
-DISPLAY = MasteringDisplay((0.68, 0.32), (0.265, 0.69), (0.15, 0.06), (0.3127, 0.329), (0.005, 1000.0))
+DISPLAY = Colors.MasteringDisplay((0.68, 0.32), (0.265, 0.69), (0.15, 0.06), (0.3127, 0.329), (0.005, 1000.0))
 
 
 def test_a_request_comes_back_from_its_json() -> None:
@@ -27,7 +27,7 @@ def test_a_request_comes_back_from_its_json() -> None:
         channels_first=True,
         crf=20.5,
         options={"g": 60, "map": ["0:v", "0:a"], "an": None},
-        colors=Colors("bt2020", mastering_display=DISPLAY, content_light=ContentLight(1000, 400)),
+        colors=Colors("bt2020", mastering_display=DISPLAY, content_light=Colors.ContentLight(1000, 400)),
         chapters=((0.0, "Intro"), (5.0, "End")),
         settings=EncoderSettings(queue_items=2, stall_timeout=None),
     )

@@ -40,7 +40,7 @@ class Clip:
         frames: how many decode without fault; None if that depends on the decoder.
         rate: frames per second, before any were taken out.
         pixel_format: of the frames.
-        told: fields of its best `VideoInfo`, and what they are.
+        told: fields of its best `MediaInfo.Video`, and what they are.
         inputs: FFmpeg's arguments for its inputs, where they are more than one picture that moves.
         of: the clip that it is made of, if it is.
         change: what is done to the bytes of that clip.

@@ -14,7 +14,14 @@ import pytest
 
 from penstock import cpu
 
-RECORDS = [cpu.Package, cpu.NumaNode, cpu.Core, cpu.LogicalProcessor, cpu.CacheDomain, cpu.Topology]
+RECORDS = [
+    cpu.Topology.Package,
+    cpu.Topology.NumaNode,
+    cpu.Topology.Core,
+    cpu.Topology.LogicalProcessor,
+    cpu.Topology.CacheDomain,
+    cpu.Topology,
+]
 
 
 @pytest.fixture
@@ -56,21 +63,21 @@ def test_topology_has_every_field(root: Path) -> None:
     core, package = "cpu_core/cpu_atom", 4
     assert cpu._topology_at(root) == cpu.Topology(
         model="A Model",
-        packages=(cpu.Package(id=package, cores=(0, 1), logical_processors=(0, 1, 2)),),
-        numa_nodes=(cpu.NumaNode(id=0, memory_bytes=4096, logical_processors=(0, 1, 2)),),
+        packages=(cpu.Topology.Package(id=package, cores=(0, 1), logical_processors=(0, 1, 2)),),
+        numa_nodes=(cpu.Topology.NumaNode(id=0, memory_bytes=4096, logical_processors=(0, 1, 2)),),
         cores=(
-            cpu.Core(0, package, "performance", core, (0, 1)),
-            cpu.Core(1, package, "efficiency", core, (2,)),
+            cpu.Topology.Core(0, package, "performance", core, (0, 1)),
+            cpu.Topology.Core(1, package, "efficiency", core, (2,)),
         ),
         logical_processors=(
-            cpu.LogicalProcessor(0, 0, package, 0, True, False, (1,), "performance", core),
-            cpu.LogicalProcessor(1, 0, package, 0, True, True, (0,), "performance", core),
-            cpu.LogicalProcessor(2, 1, package, 0, True, True, (), "efficiency", core),
-            cpu.LogicalProcessor(3, None, None, None, False, False, (), None, None),
+            cpu.Topology.LogicalProcessor(0, 0, package, 0, True, False, (1,), "performance", core),
+            cpu.Topology.LogicalProcessor(1, 0, package, 0, True, True, (0,), "performance", core),
+            cpu.Topology.LogicalProcessor(2, 1, package, 0, True, True, (), "efficiency", core),
+            cpu.Topology.LogicalProcessor(3, None, None, None, False, False, (), None, None),
         ),
-        l1d_domains=(cpu.CacheDomain(32768, (0, 1)), cpu.CacheDomain(32768, (2,))),
+        l1d_domains=(cpu.Topology.CacheDomain(32768, (0, 1)), cpu.Topology.CacheDomain(32768, (2,))),
         l2_domains=(),
-        l3_domains=(cpu.CacheDomain(None, (0, 1, 2)),),
+        l3_domains=(cpu.Topology.CacheDomain(None, (0, 1, 2)),),
         notes=("the size of an L3 cache is unknown (CPUs 0-2)",),
     )
 

@@ -18,7 +18,7 @@ class HtmlTable:
 
     def _repr_html_(self) -> str:
         rows = ((field.name, getattr(self, field.name)) for field in fields(self))  # type: ignore[arg-type]
-        return table(type(self).__name__, rows)
+        return table(type(self).__qualname__, rows)
 
 
 class HtmlVideo(HtmlTable):

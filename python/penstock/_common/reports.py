@@ -102,20 +102,6 @@ class EncoderStats:
 
 
 @dataclass(frozen=True, slots=True)
-class DroppedFrame:
-    """A frame that one output of a `FanOut` dropped because its queue was full.
-
-    Attributes:
-        index: number of frames that the fan-out took before this one, since the output was added. Frames that ``write``
-            refused with an error don't count.
-        time_s: time that the frame was written with, in seconds; None if it had no time.
-    """
-
-    index: int
-    time_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class OutputReport(HtmlTable):
     """The result of one output of a `FanOut`.
 
@@ -129,9 +115,22 @@ class OutputReport(HtmlTable):
             that, an encoder has an `EncoderError` with FFmpeg's output.
     """
 
+    @dataclass(frozen=True, slots=True)
+    class DroppedFrame:
+        """A frame that one output of a `FanOut` dropped because its queue was full.
+
+        Attributes:
+            index: number of frames that the fan-out took before this one, since the output was added. Frames that
+                ``write`` refused with an error don't count.
+            time_s: time that the frame was written with, in seconds; None if it had no time.
+        """
+
+        index: int
+        time_s: float | None
+
     output: object
     frames_taken: int
-    dropped: tuple[DroppedFrame, ...]
+    dropped: tuple[OutputReport.DroppedFrame, ...]
     result: EncodeReport | WriterStats | None
     error: Exception | None
 

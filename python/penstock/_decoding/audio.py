@@ -24,7 +24,7 @@ from penstock._decoding.placed_sound import PlacedSound
 from penstock._decoding.program_sound import ProgramSound, SoundRun
 from penstock._decoding.session import DecoderBase
 from penstock._decoding.sound_engine import SoundEngine
-from penstock._facts.info import AudioInfo, MediaInfo, exact_zero
+from penstock._facts.info import MediaInfo, exact_zero
 from penstock._facts.opening import lacks_protocol
 from penstock._facts.probing import PATIENCE_S, answer_of, probe
 from penstock._facts.seeking import exact
@@ -153,7 +153,7 @@ class AudioDecoder(DecoderBase):
             self._engine = self._begun(options, partial(_chosen, options, rows))
 
     def _begun(
-        self, options: AudioDecodeOptions, choose: Callable[[MediaInfo], tuple[AudioInfo, SampleForm]]
+        self, options: AudioDecodeOptions, choose: Callable[[MediaInfo], tuple[MediaInfo.Audio, SampleForm]]
     ) -> SoundEngine:
         """What reads, once the facts are known."""
         opened, settings, is_strict = self._opened, options.settings, not options.conceal_errors
@@ -176,14 +176,16 @@ class AudioDecoder(DecoderBase):
         reason = reason or f"libav lacks the protocol {opened.path.partition('://')[0]}"
         return ProgramSound(*(run, self._form, repr(self), self._part(options), reason, settings.queue_items))
 
-    def _know(self, media: MediaInfo, choose: Callable[[MediaInfo], tuple[AudioInfo, SampleForm]]) -> None:
+    def _know(
+        self, media: MediaInfo, choose: Callable[[MediaInfo], tuple[MediaInfo.Audio, SampleForm]]
+    ) -> None:
         self._media = media
         self._audio, self._form = choose(media)
         self._zero = _first_s(media, self._audio)
         self._zero_place = round(self._zero * self.sample_rate)
 
     @property
-    def stream(self) -> AudioInfo:
+    def stream(self) -> MediaInfo.Audio:
         """The decoded audio stream, as the file describes it."""
         return self._audio
 
@@ -354,14 +356,14 @@ def _rows(matrix: ArrayLike, channels: int | None) -> tuple[tuple[float, ...], .
 
 def _chosen(
     options: AudioDecodeOptions, rows: tuple[tuple[float, ...], ...] | None, media: MediaInfo
-) -> tuple[AudioInfo, SampleForm]:
+) -> tuple[MediaInfo.Audio, SampleForm]:
     """The audio stream to decode, and what is made of it."""
     audio = chosen_audio(media, options.stream)
     return audio, _form_of(audio, options, rows)
 
 
 def _form_of(
-    audio: AudioInfo, options: AudioDecodeOptions, rows: tuple[tuple[float, ...], ...] | None
+    audio: MediaInfo.Audio, options: AudioDecodeOptions, rows: tuple[tuple[float, ...], ...] | None
 ) -> SampleForm:
     dtype, rate, number = options.dtype, options.sample_rate, options.channels
     rate = _count("sample_rate", audio.sample_rate if rate is None else rate)
@@ -376,7 +378,7 @@ def _form_of(
     return SampleForm(rate, len(rows), None, dtype, rows)
 
 
-def _first_s(media: MediaInfo, audio: AudioInfo) -> Fraction:
+def _first_s(media: MediaInfo, audio: MediaInfo.Audio) -> Fraction:
     """The time of the first sample, as `start` counts."""
     if audio.start_s is None or not audio.time_base:
         return Fraction(0)

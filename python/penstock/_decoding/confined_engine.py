@@ -23,7 +23,7 @@ from penstock._decoding.plan import DecodePlan, plan_decode
 from penstock._decoding.sequence import SequenceFrame
 from penstock._decoding.session import KILL_GRACE_S, ChildRun, ChildSession
 from penstock._facts.confined_process import ConfinedProcess
-from penstock._facts.info import MediaInfo, Track, VideoInfo
+from penstock._facts.info import MediaInfo, Track
 from penstock._facts.isolation import Isolation
 from penstock._facts.probing import PATIENCE_S
 from penstock._facts.seeking import Clock
@@ -196,7 +196,7 @@ class SequenceSession(Confined):
         self,
         isolation: Isolation,
         options: DecodeOptions,
-        choose: Callable[[MediaInfo], VideoInfo],
+        choose: Callable[[MediaInfo], MediaInfo.Video],
     ) -> None:
         super().__init__(isolation, "", options.settings.stall_timeout)
         self._options, self._choose = options, choose
@@ -235,7 +235,7 @@ class SequenceSession(Confined):
     def _begin(self) -> None:
         self._sending = self.process.call("frames")
 
-    def _is_possible(self, media: MediaInfo, video: VideoInfo) -> bool:
+    def _is_possible(self, media: MediaInfo, video: MediaInfo.Video) -> bool:
         """Whether a file can have these facts, from which the size of frames follows, and their times."""
         sizes = (video.width, video.height, video.stored_width, video.stored_height)
         try:
@@ -306,7 +306,7 @@ def isolation_of(opened: Source, options: DecodeOptions | AudioDecodeOptions) ->
 
 
 def read_confined(
-    opened: Source, options: DecodeOptions, choose: Callable[[MediaInfo], VideoInfo]
+    opened: Source, options: DecodeOptions, choose: Callable[[MediaInfo], MediaInfo.Video]
 ) -> ConfinedEngine:
     """Reads a file by libav in a process that confines itself."""
     return ConfinedEngine(opened, SequenceSession(isolation_of(opened, options), options, choose))

@@ -19,7 +19,7 @@ from penstock._decoding.mixing import SampleForm
 from penstock._decoding.placed_sound import BLOCK_SAMPLES, Placed
 from penstock._decoding.session import ChildRun
 from penstock._decoding.sound_engine import SoundEngine
-from penstock._facts.info import AudioInfo, MediaInfo, exact_zero
+from penstock._facts.info import MediaInfo, exact_zero
 from penstock._facts.probing import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class ConfinedSound(Confined):
     is_watched = False
     # Set by `start`.
     media: MediaInfo
-    audio: AudioInfo
+    audio: MediaInfo.Audio
     form: SampleForm
 
     _is_sending = False
@@ -56,7 +56,7 @@ class ConfinedSound(Confined):
         self,
         opened: Source,
         options: AudioDecodeOptions,
-        choose: Callable[[MediaInfo], tuple[AudioInfo, SampleForm]],
+        choose: Callable[[MediaInfo], tuple[MediaInfo.Audio, SampleForm]],
     ) -> None:
         title = f"<AudioDecoder {opened.path!r}>"
         super().__init__(isolation_of(opened, options), title, options.settings.stall_timeout)
@@ -167,7 +167,7 @@ class ConfinedSoundEngine(FromChild[npt.NDArray[Any]], SoundEngine):
         super().close()
 
 
-def _is_possible(media: MediaInfo, audio: AudioInfo) -> bool:
+def _is_possible(media: MediaInfo, audio: MediaInfo.Audio) -> bool:
     """Whether a file can have these facts, from which the size of blocks follows, and their places."""
     try:
         exact_zero(media), Fraction(audio.start_s or 0)

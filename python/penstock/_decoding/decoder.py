@@ -24,7 +24,7 @@ from penstock._decoding.libav_engine import LibavEngine
 from penstock._decoding.options import DecodeOptions, Fit, FloatType, SampleType
 from penstock._decoding.plan import lost_bits, unmapped_hdr
 from penstock._decoding.video_frame import VideoFrame, frame_of
-from penstock._facts.info import MediaInfo, VideoInfo
+from penstock._facts.info import MediaInfo
 from penstock._facts.opening import times_may_jump
 from penstock._facts.seeking import Clock
 from penstock._facts.source import MediaSource, Source
@@ -271,7 +271,7 @@ class Decoder(AnyFrameBase):
         return read_by_program(opened, options, reason)
 
     @property
-    def stream(self) -> VideoInfo:
+    def stream(self) -> MediaInfo.Video:
         """The decoded video stream, as the file describes it: its geometry, frame rate, length and colors."""
         return self._plan.track.video
 

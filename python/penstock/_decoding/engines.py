@@ -19,7 +19,7 @@ from penstock._decoding.session import numbered_stream
 from penstock._facts.beginnings import Beginning, read_beginnings
 from penstock._facts.completeness import INDEX_IS_LAST
 from penstock._facts.file_checks import FileChecks
-from penstock._facts.info import MediaInfo, Track, VideoInfo, check_decodable, check_no_grid, without_decoder
+from penstock._facts.info import MediaInfo, Track, check_decodable, check_no_grid, without_decoder
 from penstock._facts.opening import are_found, lacks_protocol, open_media
 from penstock._facts.part import Part
 from penstock._facts.probing import PATIENCE_S, answer_of, info_of, probe
@@ -251,7 +251,7 @@ def input_of(track: Track, options: DecodeOptions, decoder: str | None) -> Video
     )
 
 
-def chosen_video(media: MediaInfo, options: DecodeOptions) -> VideoInfo:
+def chosen_video(media: MediaInfo, options: DecodeOptions) -> MediaInfo.Video:
     """The video stream to decode."""
     video, stream = media.best_video, options.stream
     # Whoever passes a number wants that tile.

@@ -16,7 +16,7 @@ from penstock._decoding.engines import input_of
 from penstock._decoding.options import DecodeOptions
 from penstock._decoding.run import account_by_decoding
 from penstock._facts.index import REORDERED, read_packets
-from penstock._facts.info import MediaInfo, Track, VideoInfo, check_decodable, check_no_grid
+from penstock._facts.info import MediaInfo, Track, check_decodable, check_no_grid
 from penstock._facts.seeking import Clock, rounded_s
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import TICK_S
@@ -43,7 +43,7 @@ class FrameTimes:
         goes_back: whether the times go back further than a codec reorders frames.
     """
 
-    video: VideoInfo
+    video: MediaInfo.Video
     rate: Fraction | None
     times_s: Sequence[float]
     last_s: float
@@ -127,7 +127,7 @@ class FrameTimes:
         return (*ticks, ticks[-1] + max(1, round(self.last_s / float(TICK_S))))
 
 
-def _times_s(media: MediaInfo, video: VideoInfo, pts: npt.NDArray[np.int64]) -> list[float]:
+def _times_s(media: MediaInfo, video: MediaInfo.Video, pts: npt.NDArray[np.int64]) -> list[float]:
     return [*map(Clock(media, video).time_s, pts.tolist())]
 
 
@@ -135,12 +135,12 @@ def _is_regular(times_s: Sequence[float], rate: Fraction) -> bool:
     return all(abs(time_s - times_s[0] - index / rate) <= ROUNDED_S for index, time_s in enumerate(times_s))
 
 
-def _may_show_nothing(pts: npt.NDArray[np.int64], video: VideoInfo) -> bool:
+def _may_show_nothing(pts: npt.NDArray[np.int64], video: MediaInfo.Video) -> bool:
     """Whether some packets may hold no frame of their own: a hidden one, as in VP8, or a field."""
     return len(np.unique(pts)) < len(pts) or video.field_order not in (None, "progressive")
 
 
-def _decoded_pts(media: MediaInfo, video: VideoInfo) -> list[int]:
+def _decoded_pts(media: MediaInfo, video: MediaInfo.Video) -> list[int]:
     """The times of all frames, by decoding: the decoder of the frames says what is damaged.
 
     Raises:

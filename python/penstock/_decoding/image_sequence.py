@@ -21,7 +21,7 @@ from penstock._common import exits
 from penstock._common.control_groups import whole_cpus
 from penstock._common.messages import show_name
 from penstock._decoding.pixels import samples_like
-from penstock._facts.info import MediaInfo, VideoInfo
+from penstock._facts.info import MediaInfo
 from penstock._facts.opening import decode, open_media
 from penstock._facts.probing import info_of
 from penstock._facts.source import Source
@@ -190,7 +190,7 @@ class ImageSequence:
             raise _undecodable(path, "no complete picture in it")
         return cast("VideoFrame", frames[0])
 
-    def _probed(self, path: Path) -> VideoInfo:
+    def _probed(self, path: Path) -> MediaInfo.Video:
         """What libav says of an image. It goes by the content, and by the suffix where that tells nothing."""
         source = Source(self._folder / path)
         try:

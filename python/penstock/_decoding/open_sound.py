@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from av.container import InputContainer
     from av.packet import Packet
 
-    from penstock._facts.info import AudioInfo, MediaInfo
+    from penstock._facts.info import MediaInfo
     from penstock._facts.source import Source
     from penstock._ffmpeg.command.settings import DecoderSettings
 
@@ -56,7 +56,7 @@ class SoundInput:
 
     opened: Source
     media: MediaInfo
-    audio: AudioInfo
+    audio: MediaInfo.Audio
     is_strict: bool
     threads: int | None
     stall_timeout: float | None
@@ -95,7 +95,7 @@ def open_once(opened: Source, stream: int | None, settings: DecoderSettings, *, 
     return OpenSound(chosen, container, own)
 
 
-def chosen_audio(media: MediaInfo, stream: int | None) -> AudioInfo:
+def chosen_audio(media: MediaInfo, stream: int | None) -> MediaInfo.Audio:
     """The audio stream to decode."""
     if media.best_audio is None:
         raise DecoderError(without_decoder(media, "audio") or f"{media.path} has no audio track")

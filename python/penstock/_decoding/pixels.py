@@ -17,7 +17,7 @@ from penstock._common.messages import argument, warn
 from penstock._common.shortage import raise_shortage
 from penstock._decoding.plan import DecodePlan, lost_bits, plan_decode
 from penstock._decoding.planes import blank_rows, plane_rows, too_large
-from penstock._facts.info import RANGES, VideoInfo, matrix_name
+from penstock._facts.info import RANGES, MediaInfo, matrix_name
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT
 from penstock._formats.pixel_formats import is_gray, is_rgb
 from penstock._native import _PlaneConverter
@@ -247,7 +247,7 @@ def _raw_decoder(plan: DecodePlan) -> VideoCodecContext:
     return codec
 
 
-def samples_like(video: VideoInfo, frame: LibavFrame) -> VideoInfo:
+def samples_like(video: MediaInfo.Video, frame: LibavFrame) -> MediaInfo.Video:
     """The facts about the video if its samples are like those of this frame: the pixel format and colors."""
     depths = {one.bits for one in frame.format.components}
     return replace(

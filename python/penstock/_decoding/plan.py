@@ -25,7 +25,7 @@ from penstock._decoding.program_arguments import (
 )
 from penstock._decoding.program_frames import writing_arguments
 from penstock._decoding.session import OTHER_SIZE
-from penstock._facts.info import Track, VideoInfo
+from penstock._facts.info import MediaInfo, Track
 from penstock._facts.part import Part
 from penstock._facts.seeking import may_seek
 from penstock._ffmpeg.command import endpoints
@@ -278,7 +278,7 @@ def as_stored(program: str, track: Track, plan: DecodePlan) -> DecodePlan:
     return plan_decode(program, track, options, keyframe_s=plan.keyframe_s, rate=plan.rate)
 
 
-def lost_bits(video: VideoInfo, pixel_format: str) -> str | None:
+def lost_bits(video: MediaInfo.Video, pixel_format: str) -> str | None:
     """What to warn of if samples become 8 bits in a format that nobody asked for; else None.
 
     YUV of 10 and 12 bits is left out: cameras and films have it, and screens show 8 bits of it.
@@ -295,7 +295,7 @@ def lost_bits(video: VideoInfo, pixel_format: str) -> str | None:
     )
 
 
-def unmapped_hdr(video: VideoInfo, layout: FrameLayout, options: DecodeOptions) -> str | None:
+def unmapped_hdr(video: MediaInfo.Video, layout: FrameLayout, options: DecodeOptions) -> str | None:
     """What to warn of where the samples of HDR become 8-bit RGB or gray as they are; else None."""
     name = layout.pixel_format
     is_short = name in PIXEL_FORMATS and layout.sample_bytes == 1 and (is_rgb(name) or is_gray(name))
@@ -340,7 +340,7 @@ def _described(layout: FrameLayout) -> FrameLayout:
     return layout
 
 
-def _rotation_filters(video: VideoInfo, options: DecodeOptions) -> tuple[str, ...]:
+def _rotation_filters(video: MediaInfo.Video, options: DecodeOptions) -> tuple[str, ...]:
     """FFmpeg's filters that turn a picture for display (configure_input_video_filter in fftools/ffmpeg_filter.c)."""
     if options.keeps_stored_orientation:
         return ()
@@ -373,17 +373,19 @@ def _conversion_input(stored: str, layout: FrameLayout, options: DecodeOptions, 
     return FULL_CHROMA.get(stored, stored) if is_full and is_ours else stored
 
 
-def own_pixel_format(video: VideoInfo) -> str:
+def own_pixel_format(video: MediaInfo.Video) -> str:
     """The file's pixel format, including alpha that is stored beside the frames; empty if unknown."""
     own = video.pixel_format or ""
     return with_alpha_beside(own) if video.has_separate_alpha else own
 
 
-def _delivered_format(video: VideoInfo, options: DecodeOptions) -> str:
+def _delivered_format(video: MediaInfo.Video, options: DecodeOptions) -> str:
     return in_native_order(own_pixel_format(video)) if options.is_source_format else options.pixel_format
 
 
-def alpha_decoder(program: str | None, source: str, video: VideoInfo, options: DecodeOptions) -> str | None:
+def alpha_decoder(
+    program: str | None, source: str, video: MediaInfo.Video, options: DecodeOptions
+) -> str | None:
     """The decoder for alpha stored beside the frames, if the delivered format has alpha; else None."""
     pixel_format = _delivered_format(video, options)
     is_chosen = any(name in options.given_input for name in (*_CODEC_OPTIONS, f"c:{video.index}"))
@@ -404,7 +406,7 @@ def alpha_decoder(program: str | None, source: str, video: VideoInfo, options: D
     return name
 
 
-def _colors(options: DecodeOptions, own: str, layout: FrameLayout, video: VideoInfo) -> str:
+def _colors(options: DecodeOptions, own: str, layout: FrameLayout, video: MediaInfo.Video) -> str:
     """Options of FFmpeg's scaler: the matrix and range of its input, and the range of what it makes."""
     matrix = "" if options.color_matrix == "auto" else f":in_color_matrix={options.color_matrix}"
     if is_gray(layout.pixel_format) and not is_rgb(own):
@@ -431,7 +433,7 @@ def _to_floats(own: str, delivered: str) -> list[str]:
     return ["format=gbrap16le"] if is_gray(own) and is_rgb(delivered) else []
 
 
-def _same_colors(stored: str, layout: FrameLayout, video: VideoInfo, options: DecodeOptions) -> str:
+def _same_colors(stored: str, layout: FrameLayout, video: MediaInfo.Video, options: DecodeOptions) -> str:
     """Options of FFmpeg's scaler that give all frames the colors of the first, where their tags change in the middle.
 
     While the tags are the same, it does nothing.
@@ -458,7 +460,9 @@ def _converts_itself(stored: str, layout: FrameLayout) -> bool:
     return is_gray(layout.pixel_format) or (is_plain and layout.sample_bytes == 1 and is_even)
 
 
-def _native(stored: str, layout: FrameLayout, video: VideoInfo, options: DecodeOptions) -> _Conversion | None:
+def _native(
+    stored: str, layout: FrameLayout, video: MediaInfo.Video, options: DecodeOptions
+) -> _Conversion | None:
     """The native conversion of a frame; None if there is none, or it is left to FFmpeg."""
     if options.settings._overrides.convert == "auto" and not _converts_itself(stored, layout):
         return None
@@ -483,11 +487,11 @@ def _native(stored: str, layout: FrameLayout, video: VideoInfo, options: DecodeO
     return native_conversion(options.settings._overrides.convert, make)
 
 
-def _matrix(video: VideoInfo, options: DecodeOptions) -> str:
+def _matrix(video: MediaInfo.Video, options: DecodeOptions) -> str:
     return video.color_matrix or _UNTAGGED if options.color_matrix == "auto" else options.color_matrix
 
 
-def yuv_colors(video: VideoInfo, frames: str) -> VideoColors | None:
+def yuv_colors(video: MediaInfo.Video, frames: str) -> VideoColors | None:
     """The colors of the frames of `video` in the pixel format `frames`; None for RGB and gray.
 
     YUV samples that pass through keep their matrix, which a file may leave unsaid.
@@ -502,7 +506,7 @@ def yuv_colors(video: VideoInfo, frames: str) -> VideoColors | None:
     return VideoColors(matrix, "full" if is_full(video, frames) else "limited")
 
 
-def is_full(video: VideoInfo, frames: str) -> bool:
+def is_full(video: MediaInfo.Video, frames: str) -> bool:
     """Whether a video of these frames should have full range, given `video` and the frames' pixel format."""
     has = video.pixel_format or ""
     if is_rgb(frames) or is_gray(frames) or canonical(frames) == canonical(has):
@@ -512,7 +516,7 @@ def is_full(video: VideoInfo, frames: str) -> bool:
     return has == "gray" and read is not None and read.depth == 8  # "gray" is that of 8 bits
 
 
-def _color_range(stored: str, video: VideoInfo, options: DecodeOptions) -> str:
+def _color_range(stored: str, video: MediaInfo.Video, options: DecodeOptions) -> str:
     # For FFmpeg's scaler gray is full, whatever it says (handle_jpeg in libswscale/utils.c).
     if is_gray(stored):
         return "full"

@@ -18,7 +18,7 @@ from penstock._ffmpeg.program.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from penstock._decoding.options import DecodeOptions
-    from penstock._facts.info import MediaInfo, Track, VideoInfo
+    from penstock._facts.info import MediaInfo, Track
 
 _AUTOROTATION = frozenset(("autorotate", "noautorotate"))
 
@@ -62,7 +62,7 @@ def reading_arguments(
     ], trim
 
 
-def _map(media: MediaInfo, video: VideoInfo) -> str:
+def _map(media: MediaInfo, video: MediaInfo.Video) -> str:
     """How FFmpeg's ``-map`` names a stream."""
     if media.is_animated_avif and video == media.best_video:
         # FFmpeg before 7 does not count the still picture, which has no language, while each track has one.
@@ -89,7 +89,7 @@ def first_size(arguments: Sequence[str], sandbox: Sandbox | None) -> tuple[int, 
     return (int(size[1]), int(size[2])) if size else None
 
 
-def sample_picture(video: VideoInfo) -> list[str]:
+def sample_picture(video: MediaInfo.Video) -> list[str]:
     """FFmpeg's arguments for a picture like those of a video that can be read only once."""
     size, rate = f"{video.stored_width}x{video.stored_height}", video.frame_rate or 25
     like = f"format={video.pixel_format},setsar={video.sample_aspect_ratio or 1}"

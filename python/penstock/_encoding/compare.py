@@ -38,7 +38,7 @@ from penstock.errors import DecoderError
 if TYPE_CHECKING:
     from penstock._decoding.video_frame import VideoFrame
     from penstock._encoding.plan import EncodePlan
-    from penstock._facts.info import AudioInfo, MediaInfo, VideoInfo
+    from penstock._facts.info import MediaInfo
 
 # Guessed: containers round times to 1/100 s at the worst (GIF), and a sound may move the picture by its priming.
 _TOLERANCE_S = 0.1
@@ -343,7 +343,7 @@ def _error(rgb: npt.NDArray[Any], expected: Picture, *, vflip: bool) -> float:
     return float(np.abs(whole.mean((1, 3))).mean((0, 1)).max())
 
 
-def _check_pixels(video: VideoInfo, expected: Expected) -> Iterable[str]:
+def _check_pixels(video: MediaInfo.Video, expected: Expected) -> Iterable[str]:
     had = expected.plan.output_pixel_format
     keeps_alpha = video.has_separate_alpha or has_alpha(video.pixel_format or "")
     if had and has_alpha(had) and not keeps_alpha:
@@ -357,7 +357,7 @@ def _check_pixels(video: VideoInfo, expected: Expected) -> Iterable[str]:
         )
 
 
-def missing_aspect(video: VideoInfo, aspect: object) -> Iterable[str]:
+def missing_aspect(video: MediaInfo.Video, aspect: object) -> Iterable[str]:
     """FFmpeg reduces an `aspect` to numbers of at most 255, and Matroska has whole pixels of a screen."""
     shape = re.fullmatch(r"(\d+):(\d+)", str(aspect))
     if shape is None:
@@ -371,7 +371,7 @@ def missing_aspect(video: VideoInfo, aspect: object) -> Iterable[str]:
         )
 
 
-def _check_colors(video: VideoInfo, expected: Expected) -> Iterable[str]:
+def _check_colors(video: MediaInfo.Video, expected: Expected) -> Iterable[str]:
     if expected.plan.is_filtered:
         return
     colors, asked = expected.plan.colors, expected.plan.request.colors
@@ -399,7 +399,7 @@ def _tag(matrix: str) -> str:
     return UNTAGGED.matrix if matrix == "untagged" else matrix
 
 
-def _check_light(video: VideoInfo, expected: Expected) -> Iterable[str]:
+def _check_light(video: MediaInfo.Video, expected: Expected) -> Iterable[str]:
     for name in ("mastering_display", "content_light"):
         wanted, actual = getattr(expected.plan.request.colors, name), getattr(video, name)
         if wanted is not None and not _is_same_light(wanted, actual):
@@ -414,7 +414,7 @@ def _is_same_light(wanted: Any, actual: Any) -> bool:
     )
 
 
-def _check_sound(actual: AudioInfo, expected: Sound) -> Iterable[str]:
+def _check_sound(actual: MediaInfo.Audio, expected: Sound) -> Iterable[str]:
     if not actual.channels or not actual.sample_rate:
         yield (
             f"libav can't read the file's {actual.codec} audio. Use another codec, such as "
@@ -475,7 +475,7 @@ def missing_labels(media: MediaInfo, expected: Labels) -> Iterable[str]:
         yield "the file doesn't have the subtitles"
 
 
-def _check_ends(media: MediaInfo, video: VideoInfo | None, expected: Expected) -> Iterable[str]:
+def _check_ends(media: MediaInfo, video: MediaInfo.Video | None, expected: Expected) -> Iterable[str]:
     """What goes on after the picture."""
     labels = expected.plan.labels
     if video is None or expected.ends_s is None:
@@ -488,7 +488,7 @@ def _check_ends(media: MediaInfo, video: VideoInfo | None, expected: Expected) -
         yield f"the video ends at {ends_s:.3f} s, but the last subtitle at {actual_s:.3f} s"
 
 
-def _check_times(media: MediaInfo, video: VideoInfo, expected: Expected) -> Iterable[str]:
+def _check_times(media: MediaInfo, video: MediaInfo.Video, expected: Expected) -> Iterable[str]:
     # FFmpeg's muxer of AVI counts one more beside sound.
     if video.frames is not None and video.frames < expected.frames:
         yield f"the file says that it has {plural(video.frames, 'frame')}, but {expected.frames} were written"
@@ -512,7 +512,7 @@ def _check_times(media: MediaInfo, video: VideoInfo, expected: Expected) -> Iter
         yield f"{lasts_s:.3f} s of video were written, but the file says that it has {actual_s:.3f} s"
 
 
-def _begins_s(media: MediaInfo, video: VideoInfo) -> float | None:
+def _begins_s(media: MediaInfo, video: MediaInfo.Video) -> float | None:
     """The time of the first frame, in seconds since `MediaInfo.zero_s`; None if nothing tells it."""
     if video.start_s is not None:
         return video.start_s - media.zero_s

@@ -20,7 +20,7 @@ from penstock._encoding.output_pixel_format import AUTO
 from penstock._encoding.timecode import TIMECODE, check_timecode
 from penstock._encoding.timing import FrameTimeCheck
 from penstock._facts.completeness import CHEAP_BYTES
-from penstock._facts.info import MediaInfo, VideoInfo
+from penstock._facts.info import MediaInfo
 from penstock._ffmpeg.command.arguments import format_seconds, frame_rate
 from penstock._ffmpeg.command.colors import MATRICES, holds_hdr_metadata
 from penstock._ffmpeg.command.endpoints import Output
@@ -65,7 +65,7 @@ def with_codec(output: Path | str, encoder: Mapping[str, Any]) -> dict[str, Any]
 
 
 def arguments_like_picture(
-    video: VideoInfo, size: tuple[int, int] | None, given: Mapping[str, Any]
+    video: MediaInfo.Video, size: tuple[int, int] | None, given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
     """Adds to `given` the arguments that keep the source's colors, pixel format and aspect ratio.
 
@@ -116,7 +116,7 @@ def arguments_like_picture(
     return arguments, [*missed, *video.extras, *_lost_samples(video, frames, given)]
 
 
-def _lost_samples(video: VideoInfo, frames: str, arguments: Mapping[str, Any]) -> Iterable[str]:
+def _lost_samples(video: MediaInfo.Video, frames: str, arguments: Mapping[str, Any]) -> Iterable[str]:
     """What is lost if the frames of `video` are read in the pixel format `frames`, and which format keeps it."""
     name = video.pixel_format or ""
     source, read = pixel_format_of(name), pixel_format_of(frames)
@@ -268,7 +268,7 @@ def arguments_like_timecode(
 
 
 def _source_s(
-    media: MediaInfo, video: VideoInfo, decoder: Decoder | None, arguments: Mapping[str, Any]
+    media: MediaInfo, video: MediaInfo.Video, decoder: Decoder | None, arguments: Mapping[str, Any]
 ) -> float | None:
     """How long the result must last so that no sound is lost, and at a constant rate no frame; None if unknown."""
     picture_s, sound = _picture_s(video, decoder), media.best_audio
@@ -277,7 +277,7 @@ def _source_s(
     return min(picture_s, sound.duration_s)
 
 
-def _picture_s(video: VideoInfo, decoder: Decoder | None) -> float | None:
+def _picture_s(video: MediaInfo.Video, decoder: Decoder | None) -> float | None:
     """How long the pictures last that are read from the file's beginning; None if that can't be known."""
     options = None if decoder is None else decoder._options
     if options is None:
@@ -292,7 +292,7 @@ def _picture_s(video: VideoInfo, decoder: Decoder | None) -> float | None:
 
 
 def _rate(
-    media: MediaInfo, video: VideoInfo, decoder: Decoder | None, *, has_times: bool
+    media: MediaInfo, video: MediaInfo.Video, decoder: Decoder | None, *, has_times: bool
 ) -> Fraction | int | None:
     """Frames per second; None where frames come with times of their own, and the container has a place for them."""
     if decoder is not None and decoder._options.fps is not None:
@@ -314,7 +314,9 @@ def has_own_times(decoder: Decoder) -> bool:
     return decoder._options.filters is not None or not _is_constant(media, video, decoder)
 
 
-def _lost_times(media: MediaInfo, video: VideoInfo, *, begins_later: bool, varies: bool) -> Iterable[str]:
+def _lost_times(
+    media: MediaInfo, video: MediaInfo.Video, *, begins_later: bool, varies: bool
+) -> Iterable[str]:
     """What is lost if frames are shown from 0 on; `varies`: and at a constant rate, which the source doesn't have."""
     if varies:
         yield "variable frame rate"
@@ -323,7 +325,7 @@ def _lost_times(media: MediaInfo, video: VideoInfo, *, begins_later: bool, varie
         yield f"time before the first frame, {begins_s:.3f} s"
 
 
-def _lost_streams(media: MediaInfo, video: VideoInfo) -> Iterable[str]:
+def _lost_streams(media: MediaInfo, video: MediaInfo.Video) -> Iterable[str]:
     """What is lost of a file's streams for which an `Encoder` has no argument."""
     others = [one for one in media.video if one.index != video.index and not one.is_tile]
     if any(one.is_attached_picture for one in others):
@@ -345,7 +347,7 @@ def _first_s(decoder: Decoder | None) -> float | None:
 
 def _lost_sounds(
     media: MediaInfo,
-    video: VideoInfo,
+    video: MediaInfo.Video,
     kept: int,
     *,
     first_s: float | None = None,
@@ -373,7 +375,7 @@ def _lost_sounds(
 
 
 def _lost_end_of_sound(
-    media: MediaInfo, video: VideoInfo, picture_ends_s: float | None = None
+    media: MediaInfo, video: MediaInfo.Video, picture_ends_s: float | None = None
 ) -> Iterable[str]:
     """What is lost of a sound that ends with the picture, where it is known how long each is."""
     sound = media.best_audio
@@ -397,7 +399,7 @@ def _metadata(media: MediaInfo) -> Iterable[tuple[str, str]]:
             yield name, value
 
 
-def _is_constant(media: MediaInfo, video: VideoInfo, decoder: Decoder) -> bool:
+def _is_constant(media: MediaInfo, video: MediaInfo.Video, decoder: Decoder) -> bool:
     """Whether frames come at a constant rate from the beginning of the file on."""
     if video.is_variable_frame_rate or video.start_s:
         return False
@@ -440,7 +442,7 @@ def _is_cheap(media: MediaInfo) -> bool:
     return Path(media.path).is_file() and (media.size_bytes or 0) <= CHEAP_BYTES
 
 
-def _pixel_format(video: VideoInfo, arguments: Mapping[str, Any]) -> str | None:
+def _pixel_format(video: MediaInfo.Video, arguments: Mapping[str, Any]) -> str | None:
     """The source's pixel format, where 8 bits of yuv420p would be less, and the frames and the codec have it."""
     codec, name = _encoder(arguments), canonical(video.pixel_format or "")  # yuv422p for a camera's yuvj422p
     source, frames = pixel_format_of(name), pixel_format_of(arguments.get("pixel_format", DEFAULT_FORMAT))

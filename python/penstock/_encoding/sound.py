@@ -30,7 +30,7 @@ from penstock._native import _count
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
-    from penstock._facts.info import AudioInfo, MediaInfo
+    from penstock._facts.info import MediaInfo
 
 InputSampleType = Literal["int16", "int32", "float32"]
 SoundEnd = Literal["video", "longest"]
@@ -336,7 +336,7 @@ def zeros_arguments(track: AudioTrack) -> tuple[str, ...]:
 
 
 def _zero(
-    program: str, source_arguments: Sequence[str], media: MediaInfo, stream: AudioInfo
+    program: str, source_arguments: Sequence[str], media: MediaInfo, stream: MediaInfo.Audio
 ) -> tuple[float, float, bool]:
     """`Sound.first_s`, `Sound.zero_s` and `Sound.may_jump`.
 

@@ -45,7 +45,7 @@ class Beginning:
     """A stream's codec, its first keyframe if one of the first packets has it, and the times of these packets.
 
     The name is read before decoding: after a failure to open a decoder, PyAV may have none, or crash. `pts` is when the
-    first frame is shown that a decoder gives; None if that wasn't decoded. `late_units` is as for `VideoInfo`.
+    first frame is shown that a decoder gives; None if that wasn't decoded. `late_units` is as for `MediaInfo.Video`.
     """
 
     codec: str
@@ -161,7 +161,7 @@ def _first_frame(codec: VideoCodecContext, packets: Sequence[Packet]) -> VideoFr
 
 
 def _late_units(codec: VideoCodecContext, packets: Sequence[Packet]) -> int:
-    """`VideoInfo.late_units`: libav gives a frame the time of the packet with which the decoder returns it."""
+    """`MediaInfo.Video.late_units`: libav gives a frame the time of the packet with which the decoder returns it."""
     if not packets or packets[0].dts is None or not codec.has_b_frames:
         return 0
     if packets[0].pts is not None and not has_false_beginning(map(packet_info, packets)):

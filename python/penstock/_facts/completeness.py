@@ -34,7 +34,7 @@ from penstock._facts.index import (
     read_packets,
     tells_order,
 )
-from penstock._facts.info import AudioInfo, MediaInfo, Track, VideoInfo
+from penstock._facts.info import MediaInfo, Track
 from penstock._facts.opening import (
     decode,
     demux,
@@ -106,7 +106,7 @@ class EndOfFile:
 
 def other_codecs(media: MediaInfo, index: int) -> set[str]:
     """The codecs of the streams of `media` except that of `index`, for `messages.damage_reports`."""
-    streams: tuple[VideoInfo | AudioInfo, ...] = (*media.video, *media.audio)
+    streams: tuple[MediaInfo.Video | MediaInfo.Audio, ...] = (*media.video, *media.audio)
     return {one.codec for one in streams} - {one.codec for one in streams if one.index == index}
 
 
@@ -219,7 +219,7 @@ class SoundEnd:
             self.end = ends
 
 
-def why_sound_incomplete(source: str, media: MediaInfo, audio: AudioInfo) -> str | None:
+def why_sound_incomplete(source: str, media: MediaInfo, audio: MediaInfo.Audio) -> str | None:
     """Why the end of the sound `audio` seems to be cut off; None if nothing shows that."""
     is_known = endpoints.identity(source) is not None and media.duration_s is not None
     if not is_known or not containers.known(media.container).tells_sound:
@@ -240,7 +240,7 @@ def why_sound_ends_early(
     file: InputContainer,
     stream: AudioStream,
     media: MediaInfo,
-    audio: AudioInfo,
+    audio: MediaInfo.Audio,
     read: SoundEnd,
 ) -> str | None:
     """The same of an open file, of which all packets were read."""
@@ -272,7 +272,7 @@ def why_sound_ends_early(
 def has_sound(
     source: str,
     media: MediaInfo,
-    audio: AudioInfo,
+    audio: MediaInfo.Audio,
     from_s: float | None = None,
     until_s: float | None = None,
 ) -> bool:
@@ -289,7 +289,7 @@ def has_sound(
     return False
 
 
-def _is_guess(duration_s: float, read: SoundEnd, audio: AudioInfo, size_bytes: int) -> bool:
+def _is_guess(duration_s: float, read: SoundEnd, audio: MediaInfo.Audio, size_bytes: int) -> bool:
     """Whether libav guessed the duration by the file's size and the bit rate of the first frames.
 
     That is so of an MP3 file that doesn't count its frames. It may be whole, and shorter.
@@ -305,7 +305,7 @@ def _is_indexed(stream: VideoStream, container: str) -> bool:
 
 
 def _early_by_index(
-    stream: VideoStream, video: VideoInfo, size_bytes: int, delivered: Delivered
+    stream: VideoStream, video: MediaInfo.Video, size_bytes: int, delivered: Delivered
 ) -> str | None:
     # Behind the last frame there may be sound, which does not matter.
     has_less = delivered.frames is None or delivered.frames < stream.frames
@@ -441,12 +441,12 @@ def known_frames(track: Track) -> int | None:
     return None if _hides_a_part(video, 0.5) else video.frames
 
 
-def _counts_fields(stream: VideoStream, video: VideoInfo) -> bool:
+def _counts_fields(stream: VideoStream, video: MediaInfo.Video) -> bool:
     """Whether the rate of packets is that of the fields."""
     return video.frame_rate is not None and stream.average_rate == 2 * video.frame_rate
 
 
-def _hides_a_part(video: VideoInfo, frames: float) -> bool:
+def _hides_a_part(video: MediaInfo.Video, frames: float) -> bool:
     """Whether the container claims more than so many `frames` that it does not show (edit lists)."""
     if video.frames is None or not video.frame_rate or video.duration_s is None:
         return False

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from av.video.stream import VideoStream
 
-    from penstock._facts.info import MediaInfo, Track, VideoInfo
+    from penstock._facts.info import MediaInfo, Track
 
 # How far before a time a file with an index is sought, in seconds, until a keyframe comes before that; None reads from
 # the beginning. Guessed: an index leads to the keyframe before, or to one that frames before it follow. No more is read
@@ -61,7 +61,7 @@ class Part:
     usual: int
 
     @classmethod
-    def of(cls, start: float | None, end: float | None, media: MediaInfo, video: VideoInfo) -> Part:
+    def of(cls, start: float | None, end: float | None, media: MediaInfo, video: MediaInfo.Video) -> Part:
         """The part from one time to another, in seconds since `MediaInfo.zero_s`."""
         rate = video.frame_rate
         return cls(
@@ -134,7 +134,7 @@ class RateGrid:
         """The number of the last one at or before a time; below 0 before the first one."""
         return floor((exact(time_s) + ROUNDED_S - exact(self.start)) * self.rate)
 
-    def count(self, end: int, media: MediaInfo, video: VideoInfo) -> int:
+    def count(self, end: int, media: MediaInfo, video: MediaInfo.Video) -> int:
         """How many times there are in a video that ends then, in units of its time base."""
         if Part.of(self.start, None, media, video).least >= end:
             return 0
@@ -143,7 +143,7 @@ class RateGrid:
             ends_s = min(ends_s, exact(self.end) - ROUNDED_S)
         return max(1, ceil((ends_s - exact(self.start)) * self.rate))
 
-    def pts(self, count: int, media: MediaInfo, video: VideoInfo) -> npt.NDArray[np.int64]:
+    def pts(self, count: int, media: MediaInfo, video: MediaInfo.Video) -> npt.NDArray[np.int64]:
         """`seeking.last_pts` for each of the first times."""
         first = (zero_of(media, video) + exact(self.start) + rounded_s(video)) / video.time_base
         step = 1 / (self.rate * video.time_base)

@@ -25,7 +25,7 @@ from penstock._common.deadline import Deadline
 from penstock._common.shortage import error_of_libav
 from penstock._facts.beginnings import Beginning, audios_of, codec_name, read_beginnings, videos_of
 from penstock._facts.frame_rate import fraction, rate_of
-from penstock._facts.info import RANGES, AudioInfo, Chapter, MediaInfo, SubtitleInfo, VideoInfo, matrix_name
+from penstock._facts.info import RANGES, MediaInfo, matrix_name
 from penstock._facts.isolation import Isolation
 from penstock._facts.opening import (
     are_found,
@@ -34,7 +34,7 @@ from penstock._facts.opening import (
 )
 from penstock._facts.source import MediaSource, Source
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.settings import PRIMARIES, TRANSFERS, ContentLight, MasteringDisplay
+from penstock._ffmpeg.command.settings import PRIMARIES, TRANSFERS, Colors
 from penstock._formats import codecs, containers
 from penstock.errors import DecoderError, StalledError
 
@@ -61,7 +61,7 @@ _LAYOUT_FREES_TWICE = av.__version__.startswith("18.")
 _FIELD_ORDERS = {1: "progressive", 2: "tt", 3: "bb", 4: "tb", 5: "bt"}
 # FFmpeg's tag of the first frame's time code, of a file or a stream.
 _TIMECODE = "timecode"
-# `VideoInfo.extras`, by their kinds of side data.
+# `MediaInfo.Video.extras`, by their kinds of side data.
 _EXTRAS = {
     "STEREO3D": "stereo 3D mode",
     "SPHERICAL": "spherical mapping",
@@ -224,18 +224,18 @@ def _timecode(media: InputContainer) -> str | None:
     return None
 
 
-def _chapter(chapter: AnyChapter) -> Chapter:
+def _chapter(chapter: AnyChapter) -> MediaInfo.Chapter:
     unit = chapter["time_base"] or Fraction(1)
     title = chapter["metadata"].get("title")
-    return Chapter(
+    return MediaInfo.Chapter(
         float(chapter["start"] * unit),
         float(chapter["end"] * unit),
         None if title is None else _readable(title),
     )
 
 
-def _subtitles(stream: SubtitleStream) -> SubtitleInfo:
-    return SubtitleInfo(
+def _subtitles(stream: SubtitleStream) -> MediaInfo.Subtitle:
+    return MediaInfo.Subtitle(
         index=stream.index,
         codec=stream.codec_context.codec.canonical_name,
         language=stream.language,
@@ -255,7 +255,7 @@ def _readable(text: str) -> str:
     return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
-def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> VideoInfo:
+def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> MediaInfo.Video:
     codec = stream.codec_context
     # The decoder may have looked ahead, where the size and the format may be others. Another one may have added alpha.
     is_others = first.frame is None or _has_separate_alpha(stream, first.codec)
@@ -275,7 +275,7 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
         pts = first.pts if first.has_leading else None
         starts_s = common["start_s"], *(_seconds(one, common["time_base"]) for one in (first.times[0], pts))
         common["start_s"] = min((one for one in starts_s if one is not None), default=None)
-    return VideoInfo(
+    return MediaInfo.Video(
         **common,
         pixel_format=shown.format.name if shown.format else None,
         width=shown.height if is_sideways else shown.width,
@@ -304,12 +304,12 @@ def _video(stream: VideoStream, whole_s: float | None, first: Beginning) -> Vide
     )
 
 
-def _audio(stream: AudioStream, whole_s: float | None, first: Beginning) -> AudioInfo:
+def _audio(stream: AudioStream, whole_s: float | None, first: Beginning) -> MediaInfo.Audio:
     codec = stream.codec_context
     layout = codec.layout
     if _LAYOUT_FREES_TWICE:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(layout))
-    return AudioInfo(
+    return MediaInfo.Audio(
         **_common(stream, whole_s, first),
         sample_rate=codec.sample_rate,
         channels=layout.nb_channels,
@@ -321,7 +321,7 @@ def _audio(stream: AudioStream, whole_s: float | None, first: Beginning) -> Audi
 
 
 def _common(stream: VideoStream | AudioStream, whole_s: float | None, first: Beginning) -> dict[str, Any]:
-    """The fields that `VideoInfo` and `AudioInfo` share. `whole_s` is the duration of the file."""
+    """The fields that `MediaInfo.Video` and `MediaInfo.Audio` share. `whole_s` is the duration of the file."""
     codec: VideoCodecContext | AudioCodecContext = stream.codec_context
     time_base = fraction(stream.time_base) or Fraction(0)
     duration_s = _seconds(stream.duration, time_base)
@@ -383,7 +383,7 @@ def _is_tile(stream: VideoStream) -> bool:
     return Disposition.dependent in stream.disposition and has_others
 
 
-def _mastering_display(side_data: Mapping[str, bytes]) -> MasteringDisplay | None:
+def _mastering_display(side_data: Mapping[str, bytes]) -> Colors.MasteringDisplay | None:
     """As AVMasteringDisplayMetadata in libavutil/mastering_display_metadata.h has it: rationals, and which are set."""
     if (found := side_data.get("MASTERING_DISPLAY_METADATA")) is None:
         return None
@@ -391,13 +391,13 @@ def _mastering_display(side_data: Mapping[str, bytes]) -> MasteringDisplay | Non
     values = [top / (bottom or 1) for top, bottom in zip(numbers[::2], numbers[1::2], strict=True)]
     pairs: list[tuple[float, float] | None] = list(zip(values[::2], values[1::2], strict=True))
     red, green, blue, white = pairs[:4] if has_primaries else [None] * 4
-    return MasteringDisplay(red, green, blue, white, pairs[4] if has_luminance else None)
+    return Colors.MasteringDisplay(red, green, blue, white, pairs[4] if has_luminance else None)
 
 
-def _content_light(side_data: Mapping[str, bytes]) -> ContentLight | None:
+def _content_light(side_data: Mapping[str, bytes]) -> Colors.ContentLight | None:
     """As AVContentLightMetadata in the same header."""
     found = side_data.get("CONTENT_LIGHT_LEVEL")
-    return None if found is None else ContentLight(*struct.unpack_from("=2I", found))
+    return None if found is None else Colors.ContentLight(*struct.unpack_from("=2I", found))
 
 
 def _extras(side_data: Mapping[str, bytes]) -> tuple[str, ...]:

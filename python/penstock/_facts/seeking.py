@@ -8,7 +8,7 @@ from numbers import Rational
 
 from penstock._facts.completeness import times_go_back
 from penstock._facts.index import REORDERED
-from penstock._facts.info import AudioInfo, MediaInfo, VideoInfo, zero_of
+from penstock._facts.info import MediaInfo, zero_of
 from penstock._facts.opening import times_may_jump
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import format_seconds
@@ -31,7 +31,7 @@ def seek_arguments(
     start: float | None,
     source: str,
     media: MediaInfo,
-    video: VideoInfo,
+    video: MediaInfo.Video,
     *,
     end: float | None = None,
     keyframe_s: float | None = None,
@@ -56,7 +56,7 @@ def seek_arguments(
 
 
 def audio_arguments(
-    start: float | None, source: str, media: MediaInfo, audio: AudioInfo
+    start: float | None, source: str, media: MediaInfo, audio: MediaInfo.Audio
 ) -> tuple[list[str], float]:
     """FFmpeg's options to begin a sound at `start` or sooner, and the time of the file that becomes 0.
 
@@ -84,7 +84,7 @@ def _place(seek_s: float | None) -> list[str]:
     return ["-seek_timestamp", "1", "-noaccurate_seek", "-ss", format_seconds(seek_s)]
 
 
-def _times_restart(source: str, media: MediaInfo, audio: AudioInfo) -> bool:
+def _times_restart(source: str, media: MediaInfo, audio: MediaInfo.Audio) -> bool:
     """Whether the times of a sound begin again, so that a seek may lead anywhere. Reads all of the file."""
     # libav may let the times of chained Ogg go on. The file's duration is that of its last part all the same.
     whole_s = (media.duration_s or 0.0) + _LAST_PACKET_S
@@ -125,17 +125,17 @@ def _margin_s(media: MediaInfo) -> float:
     return REORDERED / min(rates) if rates else _SEEK_MARGIN_S
 
 
-def first_pts(start: float, media: MediaInfo, video: VideoInfo) -> int:
+def first_pts(start: float, media: MediaInfo, video: MediaInfo.Video) -> int:
     """The first timestamp at or after `start`, which is as for `seek_arguments`; or before, by what was rounded."""
     return math.ceil((zero_of(media, video) + exact(start) - rounded_s(video)) / video.time_base)
 
 
-def last_pts(time_s: float | Fraction, media: MediaInfo, video: VideoInfo) -> int:
+def last_pts(time_s: float | Fraction, media: MediaInfo, video: MediaInfo.Video) -> int:
     """The last timestamp at or before a time, which is as `start` in `first_pts`; or after, by what was rounded."""
     return math.floor((zero_of(media, video) + exact(time_s) + rounded_s(video)) / video.time_base)
 
 
-def rounded_s(video: VideoInfo) -> Fraction:
+def rounded_s(video: MediaInfo.Video) -> Fraction:
     """How far the time of a frame in the file may be from the time that was meant.
 
     Times are rounded to the file's unit if that does not divide a frame's duration: to 1 ms in Matroska, for instance.
@@ -152,7 +152,7 @@ class Clock:
     In whole numbers, because fractions take a fifth of the time that Python spends on a frame.
     """
 
-    def __init__(self, media: MediaInfo, video: VideoInfo) -> None:
+    def __init__(self, media: MediaInfo, video: MediaInfo.Video) -> None:
         zero, time_base = zero_of(media, video), video.time_base
         self._per_s = math.lcm(zero.denominator, time_base.denominator)
         self._zero, self._unit = int(zero * self._per_s), int(time_base * self._per_s)

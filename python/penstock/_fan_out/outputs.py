@@ -12,7 +12,7 @@ from typing import NamedTuple
 from penstock._common import exits
 from penstock._common.deadline import Deadline
 from penstock._common.log import logger
-from penstock._common.reports import DroppedFrame, EncodeReport, OutputReport
+from penstock._common.reports import EncodeReport, OutputReport
 from penstock._common.tensors import memory_and_size
 from penstock._common.types import FrameData
 from penstock._encoding.encoder import Encoder
@@ -104,7 +104,7 @@ class OutputBase:
         """What became of it so far."""
         values = iter(self._dropped[:])  # another thread may write
         dropped = tuple(
-            DroppedFrame(int(index), None if isnan(time_s) else time_s)
+            OutputReport.DroppedFrame(int(index), None if isnan(time_s) else time_s)
             for index, time_s in zip(values, values, strict=True)
         )
         return OutputReport(self.target, self._taken, dropped, self.result, self.error)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from rich.text import Text
 from rich.tree import Tree
 
-from penstock.cpu import Core, Package, Topology
+from penstock.cpu import Topology
 
 _STYLES = {"performance": "bold", "efficiency": "green", "low-power efficiency": "cyan"}
 
@@ -72,7 +72,7 @@ def counted(count: int, name: str) -> str:
     return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
-def _caches(topology: Topology, package: Package) -> Iterable[tuple[str, list[int]]]:
+def _caches(topology: Topology, package: Topology.Package) -> Iterable[tuple[str, list[int]]]:
     """The L3 caches that CPUs of the package share, and the CPUs without one."""
     left = set(package.logical_processors)
     for domain in topology.l3_domains:
@@ -96,7 +96,7 @@ def _boxes(
         yield kind, [_box(core, allowed) for core in here if core.kind == kind]
 
 
-def _box(core: Core, allowed: Collection[int]) -> str:
+def _box(core: Topology.Core, allowed: Collection[int]) -> str:
     # A line may be broken at a blank, and a core must stay in one piece.
     numbers = ",".join(str(cpu) if cpu in allowed else f"({cpu})" for cpu in core.logical_processors)
     return f"[{numbers}]"

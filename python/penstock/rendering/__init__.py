@@ -3,14 +3,14 @@
 `penstock.render` draws a scene, and `penstock.map_video` changes a video. Most programs need only these two. If your
 machines have a scheduler of their own, schedule the steps yourself:
 
-- `plan` (for a scene) or `plan_video` (for a video) makes a `Plan`. Its chunks, each a `RenderChunk`, are runs of
+- `plan` (for a scene) or `plan_video` (for a video) makes a `Plan`. Its chunks, each a `Plan.Chunk`, are runs of
   frames.
-- `render_chunk` renders one chunk, on any worker, and returns a `ChunkReport`. A chunk begins with a keyframe and needs
-  no other chunk, so draw each frame from its index alone.
+- `render_chunk` renders one chunk, on any worker, and returns a `RenderReport.Chunk`. A chunk begins with a keyframe
+  and needs no other chunk, so draw each frame from its index alone.
 - `assemble` joins the chunks without encoding them again, verifies the video, and returns a `JoinReport`.
 
-`penstock.render` and `penstock.map_video` return a `RenderReport`, with a `WorkerReport` for each worker. They call
-``progress`` with a `RenderProgress`.
+`penstock.render` and `penstock.map_video` return a `RenderReport`, with a `RenderReport.Worker` for each worker. They
+call ``progress`` with a `RenderProgress`.
 """
 
 # planning says what is to be done, with the user's code and the source of a video; chunk renders one chunk into the
@@ -25,17 +25,14 @@ if TYPE_CHECKING:
     from penstock.rendering.api import plan, plan_video
     from penstock.rendering.chunk import render_chunk
     from penstock.rendering.join import JoinReport, assemble
-    from penstock.rendering.planning import Plan, RenderChunk
-    from penstock.rendering.reports import ChunkReport, RenderProgress, RenderReport, WorkerReport
+    from penstock.rendering.planning import Plan
+    from penstock.rendering.reports import RenderProgress, RenderReport
 
 __all__ = [
-    "ChunkReport",
     "JoinReport",
     "Plan",
-    "RenderChunk",
     "RenderProgress",
     "RenderReport",
-    "WorkerReport",
     "assemble",
     "plan",
     "plan_video",
@@ -49,9 +46,7 @@ if not TYPE_CHECKING:  # or type checkers would accept any name
             **dict.fromkeys(("plan", "plan_video"), "rendering.api"),
             "render_chunk": "rendering.chunk",
             **dict.fromkeys(("JoinReport", "assemble"), "rendering.join"),
-            **dict.fromkeys(("Plan", "RenderChunk"), "rendering.planning"),
-            **dict.fromkeys(
-                ("ChunkReport", "RenderProgress", "RenderReport", "WorkerReport"), "rendering.reports"
-            ),
+            "Plan": "rendering.planning",
+            **dict.fromkeys(("RenderProgress", "RenderReport"), "rendering.reports"),
         },
     )

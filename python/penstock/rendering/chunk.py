@@ -24,8 +24,8 @@ from penstock._encoding.request import Request
 from penstock._ffmpeg.command.settings import with_ffmpeg, with_overrides
 from penstock._formats import encoders
 from penstock.errors import PenstockError, RenderError
-from penstock.rendering.planning import Plan, RenderChunk, chunk_of_number, default_storage
-from penstock.rendering.reports import ChunkReport
+from penstock.rendering.planning import Plan, chunk_of_number, default_storage
+from penstock.rendering.reports import RenderReport
 from penstock.rendering.storage import Storage, storage_of
 
 # A line of a traceback that is not in here is the user's.
@@ -47,7 +47,7 @@ def folder_of(plan: Plan) -> str:
     return plan.hash[:16]
 
 
-def render_chunk(plan: Plan, number: int, *, threads: int | None = None) -> ChunkReport:
+def render_chunk(plan: Plan, number: int, *, threads: int | None = None) -> RenderReport.Chunk:
     """Renders one chunk of a plan into its storage. Any machine with the same FFmpeg can do it.
 
     Args:
@@ -80,7 +80,9 @@ class Renderer:
         self._storage = storage_of(plan.storage)
         self._code: Any = None if plan.code is None else plan.code.load()
 
-    def render(self, number: int, on_frame: Callable[[int], object] = lambda done: None) -> ChunkReport:
+    def render(
+        self, number: int, on_frame: Callable[[int], object] = lambda done: None
+    ) -> RenderReport.Chunk:
         """Renders a chunk, and calls `on_frame` with the number of frames so far after each of them."""
         started_s, chunk = time.monotonic(), chunk_of_number(self._plan, number)
         name = data_name(self._plan, chunk.number)
@@ -95,7 +97,7 @@ class Renderer:
             except BaseException:
                 encoder.abort()  # nobody wants a part of a chunk, and its file goes
                 raise
-            finished = ChunkReport(
+            finished = RenderReport.Chunk(
                 number=chunk.number,
                 frames=report.frames_encoded,
                 nbytes=part.stat().st_size,
@@ -109,7 +111,7 @@ class Renderer:
         self._storage.write(f"{name}.json", json.dumps(asdict(finished)))
         return finished
 
-    def _request(self, chunk: RenderChunk, part: Path) -> Request:
+    def _request(self, chunk: Plan.Chunk, part: Path) -> Request:
         request, codec = self._plan.request, self._plan.codec
         given = request.options or {}
         # At a variable rate, frames are written with their times in the video, and need only the constant offset.
@@ -133,7 +135,7 @@ class Renderer:
         settings = with_overrides(with_ffmpeg(request.settings, self._program), rehearse=False)
         return replace(request, output=part, options=options, settings=settings)
 
-    def _draw(self, chunk: RenderChunk, encoder: Encoder) -> Iterator[None]:
+    def _draw(self, chunk: Plan.Chunk, encoder: Encoder) -> Iterator[None]:
         """The frames of a scene, drawn into leased memory."""
         for index in chunk.frames:
             with self._naming_failures(f"frame {index}"), encoder.lease() as view:
@@ -163,7 +165,7 @@ class Renderer:
                 f"a scene must return None, not {type(returned).__name__}. Draw into its third argument"
             )
 
-    def _map(self, chunk: RenderChunk, encoder: Encoder) -> Iterator[None]:
+    def _map(self, chunk: Plan.Chunk, encoder: Encoder) -> Iterator[None]:
         """The frames of the source, after the function."""
         from penstock._decoding.decoder import Decoder  # a scene needs none, and its import takes 0.1 s
         from penstock._decoding.frame_times import ROUNDED_S
@@ -212,7 +214,7 @@ class Renderer:
             raise RenderError(f"{code}, {what}: {type(error).__name__}: {error}{of_user}") from error
 
 
-def stored_report(plan: Plan, storage: Storage, number: int) -> ChunkReport | None:
+def stored_report(plan: Plan, storage: Storage, number: int) -> RenderReport.Chunk | None:
     """The report of a chunk that is in the storage and whole; None if it is not."""
     name = data_name(plan, number)
     text = storage.read(f"{name}.json")
@@ -220,7 +222,7 @@ def stored_report(plan: Plan, storage: Storage, number: int) -> ChunkReport | No
         return None
     try:
         given = json.loads(text)
-        report = ChunkReport(**given | {"warnings": tuple(given["warnings"])})
+        report = RenderReport.Chunk(**given | {"warnings": tuple(given["warnings"])})
         with storage.local(name) as path:
             is_whole = path.stat().st_size == report.nbytes and _sha256(path) == report.sha256
     except (OSError, KeyError, TypeError, ValueError):

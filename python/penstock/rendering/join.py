@@ -22,7 +22,7 @@ from typing import BinaryIO
 from penstock._encoding.compare import missing_aspect, missing_labels, missing_timecode
 from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.sound import most_priming_s
-from penstock._facts.info import VideoInfo
+from penstock._facts.info import MediaInfo
 from penstock._facts.opening import demux, open_stream
 from penstock._facts.probing import probe
 from penstock._ffmpeg.command.arguments import option_arguments
@@ -396,7 +396,7 @@ def _has_sound(path: Path) -> bool:
         return any(packet.size for packet in demux(*opened))
 
 
-def _video_of(path: Path) -> VideoInfo:
+def _video_of(path: Path) -> MediaInfo.Video:
     video = probe(path).best_video
     if video is None:
         raise RenderError(f"{path} has no video")

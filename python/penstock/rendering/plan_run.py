@@ -17,7 +17,7 @@ from penstock.rendering.engines.executor import Engine
 from penstock.rendering.engines.work import PERIOD_S, Failed, Outcome
 from penstock.rendering.join import join_chunks
 from penstock.rendering.planning import Plan, chunk_of_number, stored_plans
-from penstock.rendering.reports import ChunkReport, RenderProgress, RenderReport, WorkerReport
+from penstock.rendering.reports import RenderProgress, RenderReport
 from penstock.rendering.storage import storage_of
 
 # Chosen: how often a chunk is tried before the render fails.
@@ -37,7 +37,7 @@ class PlanRun:
         if not resume:
             self._storage.remove(folder_of(plan))
         self.plan = self._resumed(plan) if resume else plan
-        self._reports: dict[int, ChunkReport] = {}
+        self._reports: dict[int, RenderReport.Chunk] = {}
         self._find(range(len(self.plan.lengths)))
         self._resumed_chunks = frozenset(self._reports)
         self._resumed_frames = self._done_frames = sum(one.frames for one in self._reports.values())
@@ -105,7 +105,7 @@ class PlanRun:
             if (report := stored_report(self.plan, self._storage, number)) is not None:
                 self._reports[number] = report
 
-    def _take(self, report: ChunkReport) -> None:
+    def _take(self, report: RenderReport.Chunk) -> None:
         name = data_name(self.plan, report.number)
         if self._storage.read(f"{name}.json") is None:
             raise RenderError(
@@ -196,12 +196,14 @@ def _shown(progress: bool | Show, frames: int) -> Iterator[Show]:
             yield bar.show
 
 
-def _workers(reports: Iterable[ChunkReport]) -> list[WorkerReport]:
-    by_worker: dict[str, list[ChunkReport]] = {}
+def _workers(reports: Iterable[RenderReport.Chunk]) -> list[RenderReport.Worker]:
+    by_worker: dict[str, list[RenderReport.Chunk]] = {}
     for report in reports:
         by_worker.setdefault(report.worker, []).append(report)
     workers = [
-        WorkerReport(worker, len(done), sum(one.frames for one in done), sum(one.elapsed_s for one in done))
+        RenderReport.Worker(
+            worker, len(done), sum(one.frames for one in done), sum(one.elapsed_s for one in done)
+        )
         for worker, done in by_worker.items()
     ]
     return sorted(workers, key=lambda one: one.frames / one.busy_s, reverse=True)

@@ -60,24 +60,6 @@ _FRAGMENTING = re.compile(r"(?<![-\w])(?:frag_(?:keyframe|custom|every_frame)|em
 
 
 @dataclass(frozen=True, slots=True)
-class RenderChunk:
-    """A run of frames that one worker renders.
-
-    Attributes:
-        number: the chunk's number in the plan, from 0.
-        first: position of its first frame in the video, from 0.
-        frames: indices of its frames, as the scene gets them.
-    """
-
-    number: int
-    first: int
-    frames: range
-
-    def __str__(self) -> str:
-        return f"chunk {self.number} (frames {self.frames[0]} to {self.frames[-1]})"
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """The plan of a render. `plan` makes it; `render_chunk` and `assemble` carry it out, on any machine.
 
@@ -97,6 +79,23 @@ class Plan:
         hash: SHA-256 of everything on which the chunks depend, in hexadecimal. It's computed.
     """
 
+    @dataclass(frozen=True, slots=True)
+    class Chunk:
+        """A run of frames that one worker renders.
+
+        Attributes:
+            number: the chunk's number in the plan, from 0.
+            first: position of its first frame in the video, from 0.
+            frames: indices of its frames, as the scene gets them.
+        """
+
+        number: int
+        first: int
+        frames: range
+
+        def __str__(self) -> str:
+            return f"chunk {self.number} (frames {self.frames[0]} to {self.frames[-1]})"
+
     request: Request
     frames: range
     lengths: tuple[int, ...]
@@ -115,11 +114,11 @@ class Plan:
         object.__setattr__(self, "hash", self._digest())  # the attribute
 
     @property
-    def chunks(self) -> list[RenderChunk]:
+    def chunks(self) -> list[Plan.Chunk]:
         """The chunks, in order."""
         firsts = itertools.accumulate(self.lengths, initial=0)
         return [
-            RenderChunk(number, first, self.frames[first : first + length])
+            Plan.Chunk(number, first, self.frames[first : first + length])
             for number, (first, length) in enumerate(zip(firsts, self.lengths, strict=False))
         ]
 
@@ -418,12 +417,12 @@ def _color_arguments(made: EncodePlan) -> tuple[str, ...]:
     return made.color_arguments[:2] if is_gray(pixel_format) else made.color_arguments
 
 
-def chunk_of_number(plan: Plan, number: int) -> RenderChunk:
+def chunk_of_number(plan: Plan, number: int) -> Plan.Chunk:
     if not 0 <= number < len(plan.lengths):
         has = plural(len(plan.lengths), "chunk")
         raise ValueError(f"chunk number {number} is out of range: the plan has {has}, numbered from 0")
     first = sum(plan.lengths[:number])
-    return RenderChunk(number, first, plan.frames[first : first + plan.lengths[number]])
+    return Plan.Chunk(number, first, plan.frames[first : first + plan.lengths[number]])
 
 
 def stored_plans(texts: Iterator[str]) -> Iterator[Plan]:

@@ -8,46 +8,6 @@ from penstock._common.notebook import HtmlTable, HtmlVideo
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkReport(HtmlTable):
-    """A finished chunk of a render, which is in the storage.
-
-    Attributes:
-        number: the chunk's number in the plan, from 0.
-        frames: number of its frames.
-        nbytes: bytes of its data.
-        sha256: SHA-256 of its data, in hexadecimal.
-        elapsed_s: seconds from its start to its end.
-        worker: host and process id of the worker.
-        warnings: as in `EncodeReport`.
-    """
-
-    number: int
-    frames: int
-    nbytes: int
-    sha256: str
-    elapsed_s: float
-    worker: str
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerReport(HtmlTable):
-    """The result of one worker in a render.
-
-    Attributes:
-        worker: host and process id.
-        chunks: number of chunks that it rendered.
-        frames: number of their frames.
-        busy_s: seconds that it spent on them.
-    """
-
-    worker: str
-    chunks: int
-    frames: int
-    busy_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class RenderProgress:
     """Progress of a render: a snapshot.
 
@@ -90,6 +50,44 @@ class RenderReport(HtmlVideo):
             each once, and whether chunks of other renders are left in the folder of the chunks.
     """
 
+    @dataclass(frozen=True, slots=True)
+    class Chunk(HtmlTable):
+        """A finished chunk of a render, which is in the storage.
+
+        Attributes:
+            number: the chunk's number in the plan, from 0.
+            frames: number of its frames.
+            nbytes: bytes of its data.
+            sha256: SHA-256 of its data, in hexadecimal.
+            elapsed_s: seconds from its start to its end.
+            worker: host and process id of the worker.
+            warnings: as in `EncodeReport`.
+        """
+
+        number: int
+        frames: int
+        nbytes: int
+        sha256: str
+        elapsed_s: float
+        worker: str
+        warnings: tuple[str, ...] = ()
+
+    @dataclass(frozen=True, slots=True)
+    class Worker(HtmlTable):
+        """The result of one worker in a render.
+
+        Attributes:
+            worker: host and process id.
+            chunks: number of chunks that it rendered.
+            frames: number of their frames.
+            busy_s: seconds that it spent on them.
+        """
+
+        worker: str
+        chunks: int
+        frames: int
+        busy_s: float
+
     output: str
     frames: int
     chunks: int
@@ -99,6 +97,6 @@ class RenderReport(HtmlVideo):
     fps: float
     resumed: int
     retries: int
-    workers: tuple[WorkerReport, ...]
-    slowest: tuple[ChunkReport, ...]
+    workers: tuple[RenderReport.Worker, ...]
+    slowest: tuple[RenderReport.Chunk, ...]
     warnings: tuple[str, ...] = ()

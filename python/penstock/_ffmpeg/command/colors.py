@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from penstock._common.messages import argument
-from penstock._ffmpeg.command.settings import Colors, MasteringDisplay
+from penstock._ffmpeg.command.settings import Colors
 from penstock._ffmpeg.program import capabilities
 from penstock._formats import encoders
 from penstock._formats.pixel_formats import as_jpeg, is_gray, is_rgb, subsampling
@@ -242,7 +242,7 @@ def _level(light: int) -> int:
     return light
 
 
-def _display(display: MasteringDisplay, *, whole: bool) -> str:
+def _display(display: Colors.MasteringDisplay, *, whole: bool) -> str:
     """A mastering display as encoders read it: in units of 0.00002 and of 0.0001 cd/m² if they take whole numbers."""
     if not display.is_complete:
         raise ValueError(

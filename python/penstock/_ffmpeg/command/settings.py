@@ -60,45 +60,6 @@ def _is_pair(value: object, most: float) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class MasteringDisplay:
-    """The display on which a video was graded (SMPTE ST 2086).
-
-    Attributes:
-        red, green, blue, white: chromaticities x and y of the display's primaries and white (CIE 1931); None if
-            unknown.
-        luminance: lowest and highest luminance, in cd/m²; None if unknown.
-    """
-
-    red: tuple[float, float] | None
-    green: tuple[float, float] | None
-    blue: tuple[float, float] | None
-    white: tuple[float, float] | None
-    luminance: tuple[float, float] | None
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether every value is present and within its range."""
-        chromaticities = (self.red, self.green, self.blue, self.white)
-        if not all(_is_pair(one, 1) for one in chromaticities) or not _is_pair(self.luminance, _MOST_LIGHT):
-            return False
-        least, most = self.luminance or (0, 0)
-        return least < most
-
-
-@dataclass(frozen=True, slots=True)
-class ContentLight:
-    """How bright a video is (CTA-861.3).
-
-    Attributes:
-        max_cll: luminance of the brightest pixel, in cd/m²; 0 if unknown.
-        max_fall: average luminance of the brightest frame, in cd/m²; 0 if unknown.
-    """
-
-    max_cll: int
-    max_fall: int
-
-
 Convert = Literal["auto", "native", "ffmpeg"]
 ColorMatrix = Literal["auto", "bt601", "bt709", "bt2020"]
 #: Matrices that nothing converts to: only frames that are YUV already have them.
@@ -148,8 +109,8 @@ class Colors:
         transfer: transfer characteristics, by FFmpeg's names (table 3), such as "smpte2084" (PQ) or "arib-std-b67"
             (HLG).
         mastering_display: HDR metadata: the display on which the video was graded. All values of the
-            `penstock.video.MasteringDisplay` must be set. Works with libx264, libx265 and libsvtav1; with FFmpeg 9,
-            with any codec in MP4, QuickTime, Matroska and WebM.
+            `Colors.MasteringDisplay` must be set. Works with libx264, libx265 and libsvtav1; with FFmpeg 9, with any
+            codec in MP4, QuickTime, Matroska and WebM.
         content_light: HDR metadata: how bright the video is. Works with the same encoders as `mastering_display`.
 
     Raises:
@@ -157,21 +118,63 @@ class Colors:
         TypeError: if `mastering_display` or `content_light` has another type.
     """
 
+    @dataclass(frozen=True, slots=True)
+    class MasteringDisplay:
+        """The display on which a video was graded (SMPTE ST 2086).
+
+        Attributes:
+            red, green, blue, white: chromaticities x and y of the display's primaries and white (CIE 1931); None if
+                unknown.
+            luminance: lowest and highest luminance, in cd/m²; None if unknown.
+        """
+
+        red: tuple[float, float] | None
+        green: tuple[float, float] | None
+        blue: tuple[float, float] | None
+        white: tuple[float, float] | None
+        luminance: tuple[float, float] | None
+
+        @property
+        def is_complete(self) -> bool:
+            """Whether every value is present and within its range."""
+            chromaticities = (self.red, self.green, self.blue, self.white)
+            if not all(_is_pair(one, 1) for one in chromaticities) or not _is_pair(
+                self.luminance, _MOST_LIGHT
+            ):
+                return False
+            least, most = self.luminance or (0, 0)
+            return least < most
+
+    @dataclass(frozen=True, slots=True)
+    class ContentLight:
+        """How bright a video is (CTA-861.3).
+
+        Attributes:
+            max_cll: luminance of the brightest pixel, in cd/m²; 0 if unknown.
+            max_fall: average luminance of the brightest frame, in cd/m²; 0 if unknown.
+        """
+
+        max_cll: int
+        max_fall: int
+
     matrix: ColorMatrix | CopiedMatrix = "auto"
     range: ColorRange = "auto"
     primaries: str = "auto"
     transfer: str = "auto"
-    mastering_display: MasteringDisplay | None = None
-    content_light: ContentLight | None = None
+    mastering_display: Colors.MasteringDisplay | None = None
+    content_light: Colors.ContentLight | None = None
 
     def __post_init__(self) -> None:
         check_choice("matrix", self.matrix, (*get_args(ColorMatrix), *get_args(CopiedMatrix)))
         check_choice("range", self.range, get_args(ColorRange))
         check_choice("primaries", self.primaries, ("auto", *PRIMARIES.values()))
         check_choice("transfer", self.transfer, ("auto", *TRANSFERS.values()))
-        for name, kind in (("mastering_display", MasteringDisplay), ("content_light", ContentLight)):
+        for name, kind in (
+            ("mastering_display", Colors.MasteringDisplay),
+            ("content_light", Colors.ContentLight),
+        ):
             if not isinstance(value := getattr(self, name), kind | None):
-                raise TypeError(f"{name} must be a penstock.video.{kind.__name__} or None, not {value!r}")
+                raise TypeError(f"{name} must be a penstock.video.{kind.__qualname__} or None, not {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True)

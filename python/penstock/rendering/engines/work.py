@@ -15,7 +15,7 @@ from typing import Any, Self
 from penstock._common.messages import silenced
 from penstock.rendering.chunk import Renderer
 from penstock.rendering.planning import Plan
-from penstock.rendering.reports import ChunkReport
+from penstock.rendering.reports import RenderReport
 
 #: Chosen: how often a worker tells of its frames. Often enough for a progress bar.
 PERIOD_S = 0.5
@@ -36,7 +36,7 @@ class Failed:
         return cls(reason, "".join(traceback.format_exception(error)))
 
 
-Outcome = ChunkReport | Failed
+Outcome = RenderReport.Chunk | Failed
 
 
 class Work:
