@@ -726,6 +726,7 @@ def test_frames_by_index_raise_after_close(video: Path) -> None:
 def test_close_or_collection_leaves_no_file_open(video: Path, closes: bool) -> None:
     with Decoder(video) as decoder:  # what the first use opens for good
         decoder[3]
+    gc.collect()
     before = open_fds()
     for _ in range(3):
         decoder = Decoder(video)
@@ -734,7 +735,7 @@ def test_close_or_collection_leaves_no_file_open(video: Path, closes: bool) -> N
             decoder.close()
         del decoder
         gc.collect()
-    assert eventually(lambda: open_fds() == before)
+    assert eventually(lambda: open_fds().items() <= before.items())
 
 
 @pytest.mark.parametrize("name", ["h264_mkv", "h264_ts", "vp8_alpha"])

@@ -323,7 +323,7 @@ def test_relative_path_is_resolved_at_the_call_and_a_url_is_passed_on(
     report = encoder.close()
     assert report.output == str(tmp_path / "video.mp4")
     assert report.output_bytes == (tmp_path / "video.mp4").stat().st_size
-    url = f"file:{tmp_path}/url.mp4"
+    url = f"file://{tmp_path}/url.mp4"
     with make(url) as encoder:
         submit(encoder, 3)
     assert encoder._session.process.command[-1] == url
