@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 import os
@@ -9,9 +10,9 @@ import shutil
 import subprocess
 import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from penstock._encoding.request import EncoderOptions, Request
 from scripts import arguments
 
 PACKAGE = Path(penstock.__file__).parent
+MODULES = ("penstock", *(f"penstock.{name}" for name in penstock._LAZY_MODULES))
 # What passes arguments on, the class that gets them, and the arguments that differ.
 FORWARDING = (
     (Encoder.like, Encoder, ()),
@@ -117,16 +119,33 @@ def test_no_signature_hides_its_options() -> None:
             assert inspect.Parameter.VAR_KEYWORD not in kinds, function
 
 
+def public_types() -> Iterator[str]:
+    """The paths of all public classes, and of those that are a part of one."""
+    for module in map(importlib.import_module, MODULES):
+        owners = [(name, getattr(module, name)) for name in module.__all__]
+        for name, owner in owners:
+            if inspect.isclass(owner):
+                yield f"{module.__name__}.{name}" + "[penstock.pipes.PipeReader]" * issubclass(owner, Generic)
+                parts = [f"{name}.{part}" for part, found in vars(owner).items() if inspect.isclass(found)]
+                yield from (f"{module.__name__}.{part}" for part in parts if "._" not in part)
+
+
 @pytest.mark.linux("scripts of the sources")
-def test_mypy_says_what_is_wrong_in_a_users_call(tmp_path: Path) -> None:
+def test_mypy_knows_each_public_type_and_says_what_is_wrong_in_a_users_call(tmp_path: Path) -> None:
     file = tmp_path / "user.py"
     imported = "from penstock import AudioDecoder, Decoder, Encoder, read_video, render, write_video"
-    file.write_text("\n".join([imported, *CALLS, ""]))
+    types = [*public_types()]
+    assert {"penstock.video.MediaInfo.Video", "penstock.Tee.Output", "penstock.cpu.Topology.Core"} <= {*types}
+    modules = [f"import {name}" for name in MODULES]
+    annotated = [f"one_{number}: {name}" for number, name in enumerate(types)]
+    file.write_text("\n".join([imported, *CALLS, *modules, *annotated, ""]))
     command = [sys.executable, "-m", "mypy", "--strict", "--output=json", str(file)]
     told = subprocess.run(command, cwd=PACKAGE.parents[1], capture_output=True, text=True).stdout
     errors = [json.loads(line) for line in told.splitlines()]
     found = {one["line"]: one["code"] for one in errors if one["file"].endswith("user.py")}
-    assert {call: found.get(line) for line, call in enumerate(CALLS, 2)} == CALLS
+    lines = file.read_text().splitlines()
+    wrong = {lines[line - 1]: code for line, code in found.items()}
+    assert wrong == {call: code for call, code in CALLS.items() if code}
 
 
 @pytest.mark.linux("scripts of the sources")
