@@ -119,9 +119,11 @@ class PlacedSound:
                 is_needed = is_needed or block.end > begin
                 yield block
         except DecoderError:
-            wanted = self._wanted(begin)
-            # What is damaged may lie before all that is needed.
-            if is_needed or begun[0] or not wanted or (found := self._sought(wanted)) is None:
+            wanted, grid, found = self._wanted(begin), self._grid, None
+            # What is damaged may lie before all that is needed: then decoding passes over it, from the beginning.
+            if grid is not None and wanted and not begun[0] and not is_needed:
+                found = self._sought_before(wanted, wanted - self._preroll, grid)
+            if found is None:
                 raise
             yield from self._mixed(*found)
 
