@@ -265,7 +265,8 @@ class AudioDecoder(DecoderBase):
 
         Raises:
             ValueError: if a time isn't finite, if the source is a URL, or if an FFmpeg program reads it.
-            DecoderError, ClosedError: as for `read`. A damaged part is an error only for the windows that need it.
+            DecoderError, ClosedError: as for `read`. A damaged part is an error only for the windows that need it; but
+                for all later ones if it's in FLAC in Ogg, or in the first two packets of AAC and other lossy codecs.
         """
         made, parts = self._windows(list(starts_s), duration_s)
         return made if pad else [one[first:last] for one, (first, last) in zip(made, parts, strict=True)]

@@ -16,7 +16,7 @@ from penstock._decoding.open_video import MOST_THREADS, NO_LENGTH, is_end_of_ans
 from penstock._decoding.session import numbered_stream
 from penstock._facts.beginnings import read_beginnings
 from penstock._facts.completeness import SoundEnd, why_sound_ends_early
-from penstock._facts.container_bytes import first_of_flac, has_damaged_page
+from penstock._facts.container_bytes import first_of_flac, has_damaged_page, skips_page
 from penstock._facts.info import check_decodable, without_decoder
 from penstock._facts.opening import decode, demux, open_media
 from penstock._facts.probing import info_of
@@ -119,6 +119,7 @@ class OpenSound:
         is_strict: whether damage is an error.
         end: what the packets that were read show of the end.
         packet: the last one with a time that was read; None before the first.
+        has_lost: samples are missing before the next frame, because a packet could not be decoded.
     """
 
     container: InputContainer
@@ -164,7 +165,7 @@ class OpenSound:
             options["err_detect"] = "crccheck+explode" if self.is_lossless else "explode"
         self.codec.options = options
         self.end, self.packet, self._page = SoundEnd(), None, None
-        self._given = self._has_sought = False
+        self._given = self._has_sought = self.has_lost = False
         self.unit_samples = float((self._stream.time_base or 0) * chosen.audio.sample_rate)
         if self.codec.name in chosen.container.mistimed:
             self.unit_samples = 0.0
@@ -227,6 +228,7 @@ class OpenSound:
                 except LibavError as error:
                     if self.is_strict:
                         self._fail(error.strerror or "")
+                    self.has_lost = True
                     continue
                 except EOFError:
                     return
@@ -264,11 +266,14 @@ class OpenSound:
     def _packets(self) -> Iterator[Packet[AudioStream] | None]:
         """The packets from here on, and None for the end. There are no more after a seek, or once it is closed."""
         self._reading = reading = object()
-        shows_jumps = self.chosen.container.drops_damage and self._is_file
+        known = self.chosen.container
+        shows_jumps = known.drops_damage and self._is_file
         packets, self._ahead = chain(self._ahead, demux(self.container, self._stream)), ()
         while self._reading is reading:
             packet = next(packets, None)
-            if shows_jumps and self.is_strict:
+            # Without these, times may be wrong, also of what comes later.
+            is_needed = self.chosen.is_strict and (known.has_pages or self.packet is None)
+            if shows_jumps and (self.is_strict or is_needed):
                 self._check_jump(packet)
             if packet is not None and packet.pts is not None:
                 if shows_jumps and self.packet is not None and self.packet.pos != packet.pos:
@@ -283,12 +288,18 @@ class OpenSound:
         last = self.packet
         if last is None and self._has_sought:
             return
-        due = 0 if last is None else (last.pts or 0) + (last.duration or 0)
-        if packet is not None and (packet.pts is None or packet.pts <= due):
-            return
+        due, last_pos = (0, None) if last is None else ((last.pts or 0) + (last.duration or 0), last.pos)
         path = endpoints.without_protocol(self.chosen.opened.url)
+        # Behind a damaged page of FLAC, libav counts on until a page tells the time of its end.
+        if (
+            packet is not None
+            and (packet.pts is None or packet.pts <= due)
+            and not (self.chosen.container.has_pages and skips_page(path, last_pos, packet.pos))
+        ):
+            return
         if self.chosen.container.has_pages:
-            is_damaged = has_damaged_page(path, self._page or 0, None if packet is None else packet.pos)
+            begin = self._page or (last_pos if self._has_sought else None) or 0
+            is_damaged = has_damaged_page(path, begin, None if packet is None else packet.pos)
         elif last is None:  # a file that was cut off another one begins later
             is_damaged = packet is not None and packet.pts != first_of_flac(path)
         else:
@@ -320,7 +331,7 @@ class OpenSound:
         except (LibavError, OverflowError):
             return False
         self.codec.flush_buffers()
-        self._ahead = ()
+        self._ahead, self.has_lost = (), False
         self.end, self.packet, self._page, self._has_sought = SoundEnd(self.end.position), None, None, True
         return True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -15,6 +15,7 @@ from penstock._decoding.mixing import Kind, Mixer, SampleForm, first_of
 from penstock._decoding.open_sound import OpenSound
 from penstock._decoding.sound_times import EXACT, GAP_S, SLACK, Grid, PauseCounter
 from penstock._facts.completeness import CHEAP_BYTES
+from penstock._facts.container_bytes import has_damaged_page
 from penstock._facts.index import NO_TIME, read_packets
 from penstock._facts.opening import times_may_jump
 from penstock._ffmpeg.command import endpoints
@@ -112,7 +113,22 @@ class PlacedSound:
                 return
 
     def _blocks(self, begin: int) -> Iterator[Placed]:
-        at, skipped, frames = self._begun(begin)
+        begun, is_needed = self._begun(begin), False
+        try:
+            for block in self._mixed(*begun):
+                is_needed = is_needed or block.end > begin
+                yield block
+        except DecoderError:
+            wanted, grid, found = self._wanted(begin), self._grid, None
+            # What is damaged may lie before all that is needed: then decoding passes over it, from the beginning.
+            if grid is not None and wanted and not begun[0] and not is_needed:
+                found = self._sought_before(wanted, wanted - self._preroll, grid)
+            if found is None:
+                raise
+            yield from self._mixed(*found)
+
+    def _mixed(self, at: int, skipped: int, frames: Iterator[AudioFrame]) -> Iterator[Placed]:
+        """The samples of frames, as `_begun` gives these."""
         place = (at + skipped) * self._rate // self._own
         mixer: Mixer | None = None
         held: list[AudioFrame | None] = []
@@ -190,13 +206,17 @@ class PlacedSound:
 
     def _begun(self, begin: int) -> tuple[int, int, Iterator[AudioFrame]]:
         """The number of the first sample of some frames, how many of these to skip, and the frames."""
-        wanted = max(0, begin * self._own // self._rate - self._lead) // self._period * self._period
+        wanted = self._wanted(begin)
         if wanted > 2 * self._preroll + self._own and (found := self._sought(wanted)) is not None:
             return found
         if self._is_used:
             self._sound.rewind()
         self._is_used = True
         return 0, 0, self._sound.frames()
+
+    def _wanted(self, begin: int) -> int:
+        """The number of the first sample that is needed for those from a place on."""
+        return max(0, begin * self._own // self._rate - self._lead) // self._period * self._period
 
     @cached_property
     def _listed(self) -> PacketTable | None:
@@ -214,6 +234,10 @@ class PlacedSound:
         if (listed := self._listed) is None:
             may_jump = times_may_jump(chosen.media.container) and not endpoints.is_path(chosen.opened.url)
             return chosen.container.has_pages or may_jump
+        path = endpoints.without_protocol(chosen.opened.url)
+        # libav tells wrong times behind a damaged page of FLAC.
+        if chosen.container.has_pages and self._sound.needs_none and has_damaged_page(path, 0, None):
+            return True
         times = listed.dts[listed.dts != NO_TIME]
         # libav may let the times of chained Ogg go on. The file's duration is that of its last part all the same.
         whole_s = (self._chosen.media.duration_s or 0.0) + GAP_S
@@ -226,12 +250,12 @@ class PlacedSound:
         if self._has_jumps:
             return None
         _, _, frames = self._begun(0)
-        with suppress(DecoderError):
+        grid: Grid | None = None
+        with suppress(DecoderError), self._over_damage():
             grid = Grid.of(self._sound, frames)
-            if grid is not None and self._sound.needs_only_last:
-                self._preroll = min(self._preroll, 2 * grid.step)  # `_sought` needs half of it
-            return grid
-        return None
+        if grid is not None and self._sound.needs_only_last:
+            self._preroll = min(self._preroll, 2 * grid.step)  # `_sought` needs half of it
+        return grid
 
     def _sought(self, wanted: int) -> tuple[int, int, Iterator[AudioFrame]] | None:
         """`_begun` by a seek to some time before a sample; None if that doesn't lead there for sure."""
@@ -249,17 +273,24 @@ class PlacedSound:
         if not self._sound.seek(math.floor((target + grid.zero) / grid.unit)):
             return None
         frames = self._sound.frames()
-        try:
-            self._sound.is_strict = False  # the first packets need those before
+        ahead: list[AudioFrame] = []
+        with suppress(DecoderError), self._over_damage():  # the first packets need those before
             ahead = self._decoded_to(wanted, frames, grid)
-        finally:
-            self._sound.is_strict = self._chosen.is_strict
         at = grid.sample(ahead) if ahead and self._is_listed else None
         if at is None or at > wanted - self._preroll // 2:
             return None
         while ahead and at + ahead[0].samples <= wanted:
             at += ahead.pop(0).samples
         return at, wanted - at, chain(ahead, frames)
+
+    @contextmanager
+    def _over_damage(self) -> Iterator[None]:
+        """Damage is no error meanwhile."""
+        self._sound.is_strict = False
+        try:
+            yield
+        finally:
+            self._sound.is_strict = self._chosen.is_strict
 
     @property
     def _is_listed(self) -> bool:
@@ -272,8 +303,11 @@ class PlacedSound:
         ahead: list[AudioFrame] = []
         began, count = 0.0, 0
         for frame in frames:
-            if frame.pts is None or frame.sample_rate != self._own:
+            if frame.sample_rate != self._own:
                 return []
+            if frame.pts is None:  # beside damage
+                ahead.clear()
+                continue
             time = frame.pts * grid.unit
             if not ahead or abs(time - count - began) > 2 * grid.unit + SLACK:  # one is missing in between
                 ahead.clear()

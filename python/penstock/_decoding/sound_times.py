@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, repeat
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,17 +48,26 @@ class Grid:
         unit = sound.unit_samples
         is_told = sound.chosen.container.has_boxes and unit <= EXACT
         needed = _FIRST_TOLD if is_told else _FIRST_FRAMES
-        frames = [*islice(following, needed)] if unit else []
-        begins, sizes = _begins(frames, unit), [frame.samples for frame in frames]
-        if len(frames) < needed or None in begins:
-            return None
+        counter, pauses, frames = PauseCounter(sound, sound.chosen.audio.sample_rate, unit), list[int](), []
+        for frame in islice(following, needed) if unit else ():
+            pauses.append(counter.pause_before(frame))
+            frames.append(frame)
+        if any(pauses[:2]) and not sound.needs_none:
+            return None  # libav drops samples of the first frames, too
+        begins, sizes = _begins(frames, unit, pauses), [frame.samples for frame in frames]
         known = [one for one in begins[1:] if one is not None]
+        # Beside damage, the packets of FLAC that libav makes lack times.
+        least = needed // 2 if sound.chosen.container.drops_damage else needed - 1
+        if len(frames) < needed or begins[0] is None or len(known) < least:
+            return None
         if max(known) - min(known) > 2 * unit:
             return None
         step = math.gcd(*sizes[1:], sound.least_samples)
         # mkvmerge's unit is that of one sample, in whole nanoseconds. Only packets of PCM may begin anywhere.
         is_exact = sound.codec.name.startswith("pcm_") and (unit == 1 or unit < _FINE)
-        return cls(unit, _middle(known), sizes[0], step, is_exact) if is_exact or step >= unit else None
+        if step < unit and not is_exact:
+            return None
+        return cls(unit, _middle(known), pauses[0] + sizes[0], step, is_exact)
 
     def sample(self, frames: Sequence[AudioFrame]) -> int | None:
         """The number of the sample with which these frames begin; None if they don't tell."""
@@ -74,10 +83,13 @@ class Grid:
         return nearest if abs(guess - nearest) <= slack else None
 
 
-def _begins(frames: Iterable[AudioFrame], unit: float) -> list[float | None]:
+def _begins(
+    frames: Iterable[AudioFrame], unit: float, pauses: Iterable[int] = repeat(0)
+) -> list[float | None]:
     """When the first of these frames begins by the time of each, in samples; None for a frame without a time."""
     begins, count = list[float | None](), 0
-    for frame in frames:
+    for frame, pause in zip(frames, pauses, strict=False):
+        count += pause
         begins.append(None if frame.pts is None else frame.pts * unit - count)
         count += frame.samples
     return begins
@@ -111,6 +123,9 @@ class PauseCounter:
         self._unsure: float = 0 if is_even else _FIRST_FRAMES
         self._least = math.inf  # samples in the shortest frame
         self._due = math.nan  # when the next frame begins if there is no pause, in samples; NaN if unknown
+        sound.has_lost = False  # on the way here
+        known = sound.chosen.container
+        self._counts_samples = known.drops_damage and not known.has_pages  # as the times of FLAC do
 
     def pause_before(self, frame: AudioFrame) -> int:
         """How many samples are missing between the frame before and this one."""
@@ -128,13 +143,18 @@ class PauseCounter:
         if pts is None:
             return 0
         began = pts * self._unit - count
+        is_lost, self._sound.has_lost = self._sound.has_lost or self._counts_samples, False
+        if is_lost and self._began is None and self._unsure:
+            first, time_base = self._sound.chosen.audio.start_s, self._sound.chosen.audio.time_base
+            self._began = None if first is None else round(first / time_base) * self._unit
         late = 0.0 if self._began is None else began - self._began
         self.overlap = round(min(0.0, late)) if self._unit <= EXACT else 0
-        most = self._most if self._unsure else min(self._most, max(self._least / 2, 2 * self._unit + SLACK))
-        if self._unsure == _FIRST_FRAMES - 1 and abs(late) <= self._most:
+        is_sure = is_lost or not self._unsure
+        most = self._most if not is_sure else min(self._most, max(self._least / 2, 2 * self._unit + SLACK))
+        if self._unsure == _FIRST_FRAMES - 1 and abs(late) <= most and not is_lost:
             self._began, late = began, 0.0  # libav may have dropped samples of the first frame
         if self._unsure:
-            self._unsure = self._unsure - 1 if abs(late) <= 2 * self._unit else math.inf
+            self._unsure = self._unsure - 1 if is_lost or abs(late) <= 2 * self._unit else math.inf
         if self._began is None or late < -self._most:
             self._began = began
         if late <= most:

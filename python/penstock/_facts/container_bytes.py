@@ -171,6 +171,26 @@ def has_damaged_page(path: str, begin: int, end: int | None) -> bool:
     return False
 
 
+def skips_page(path: str, page: int | None, following: int | None) -> bool:
+    """Whether another page of an Ogg stream should be between two, by their numbers (RFC 3533, 6).
+
+    Args:
+        page, following: where they begin; None for none before, and for an unknown place.
+    """
+    if page == following or following is None:
+        return False
+    with Path(path).open("rb") as file:
+        if page is None:
+            return file.read(4) == b"OggS"  # those of headers
+        heads = []
+        for at in (page, following):
+            file.seek(at)
+            heads.append(file.read(_PAGE_HEAD_BYTES))
+    first, second = heads
+    number = int.from_bytes(first[18:22], "little")
+    return first[14:18] == second[14:18] and int.from_bytes(second[18:22], "little") != number + 1
+
+
 def _checksum(page: bytes) -> bytes:
     """The CRC of a page of Ogg: that of zlib, but with the bits of each byte in the other order, and none inverted."""
     checksum = zlib.crc32(page.translate(_MIRRORED), 0xFFFFFFFF) ^ 0xFFFFFFFF
