@@ -521,6 +521,18 @@ def test_audio_that_goes_on_after_the_picture_warns_also_in_matroska(tmp_path: P
         changed(source, tmp_path / "b.mkv")
 
 
+@pytest.mark.parametrize("name", ["settings", "colors", "pixel_format"])
+def test_an_argument_that_can_not_be_none_is_named(tmp_path: Path, name: str) -> None:
+    given: Any = {name: None}
+    source = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:duration=0.1", "-f", "lavfi", "-i", "sine=d=0.1")
+    with Decoder(source) as decoder:
+        with pytest.raises(TypeError, match=name):
+            Encoder.like(decoder, tmp_path / "b.mp4", **given)
+        if name == "settings":
+            with pytest.raises(TypeError, match=name):
+                decoder.audio(**given)
+
+
 def test_like_keeps_pixel_aspect_ratio_colors_and_size(tmp_path: Path) -> None:
     source = made(
         *(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import wave
 from collections.abc import Callable
 from pathlib import Path
@@ -105,6 +106,21 @@ def test_the_ffmpeg_that_the_environment_names_makes_them_whoever_asks(
     monkeypatch.setenv("PENSTOCK_FFMPEG", "ffmpeg")
     way(source, tmp_path / "output.mp4")
     assert any("-version" not in one for one in started())
+
+
+def test_the_ffmpeg_on_path_is_taken_if_that_of_the_wheel_does_not_run_here(
+    tmp_path: Path, started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wheel's needs a loader where Debian has it, and glibc 2.28."""
+    folder = tmp_path / "packages" / "imageio_ffmpeg"
+    (folder / "binaries").mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    (folder / "binaries" / "ffmpeg-linux-x86_64-v9.0.2").write_text("#!/no/loader\n")
+    (folder / "binaries" / "ffmpeg-linux-x86_64-v9.0.2").chmod(0o755)
+    monkeypatch.syspath_prepend(folder.parent)
+    monkeypatch.delitem(sys.modules, "imageio_ffmpeg")
+    assert penstock.write_video(tmp_path / "output.mp4", [FRAME] * 3, 30).frames_encoded == 3
+    assert started()
 
 
 def test_a_render_that_the_ffmpeg_on_path_plans_stays_with_it(tmp_path: Path, started: Started) -> None:

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -86,6 +87,10 @@ def test_a_function_that_passes_arguments_on_has_them(
     is_plan = function.__name__.startswith("plan")
     keywords = {name for name, one in called.items() if one.kind is inspect.Parameter.KEYWORD_ONLY}
     assert is_plan or keywords <= passed.keys()
+
+
+def test_an_argument_that_is_not_given_stays_so_in_another_process() -> None:
+    assert pickle.loads(pickle.dumps(OF_SOURCE)) is OF_SOURCE
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 from support.renders import FAST, scene, settings
 
+import penstock
 from penstock._common.plain import from_plain, to_json
 from penstock._encoding.request import Request
-from penstock.rendering import Plan, plan
+from penstock.rendering import Plan, plan, plan_video
 from penstock.video import Colors, EncoderSettings
 
 DISPLAY = Colors.MasteringDisplay((0.68, 0.32), (0.265, 0.69), (0.15, 0.06), (0.3127, 0.329), (0.005, 1000.0))
@@ -56,6 +58,19 @@ def test_a_plan_of_another_version_is_refused(tmp_path: Path) -> None:
     text = plan(scene, **settings(tmp_path)).to_json()
     with pytest.raises(ValueError, match="version"):
         Plan.from_json(json.dumps(json.loads(text) | {"version": 1}))
+
+
+def test_a_render_without_a_size_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="size"):
+        plan(scene, **settings(tmp_path, size=None))
+
+
+@pytest.mark.parametrize("call", [plan, plan_video, penstock.render, penstock.map_video])
+def test_an_argument_of_the_encoder_is_named_among_those_of_the_encoder(call: Callable[..., object]) -> None:
+    with pytest.raises(TypeError, match=r"encoder_options=\{'crf'"):
+        call(scene, "output.mp4", crf=20)
+    with pytest.raises(TypeError, match="chunk_frames"):
+        call(scene, "output.mp4", chunk_frame=20)
 
 
 def test_audio_and_other_arguments_of_the_call_are_refused_among_those_of_the_encoder(tmp_path: Path) -> None:

@@ -16,6 +16,9 @@ class _OfSource:
     def __repr__(self) -> str:
         return "<as the source>"
 
+    def __reduce__(self) -> str:
+        return "OF_SOURCE"  # the same object in each process
+
 
 #: The default of an argument that follows the source. None may mean something else.
 OF_SOURCE: Any = _OfSource()

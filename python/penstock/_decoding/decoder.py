@@ -34,6 +34,7 @@ from penstock._ffmpeg.command.settings import (
     ColorMatrix,
     ColorRange,
     DecoderSettings,
+    check_settings,
 )
 from penstock.errors import DecoderError
 
@@ -463,6 +464,7 @@ class Decoder(AnyFrameBase):
             "isolated": self._options.isolated,
         } | options
         chosen = options.get("settings", DEFAULT_DECODER_SETTINGS)
+        check_settings(chosen, DecoderSettings)
         program = None if options["isolated"] else self._options.settings.ffmpeg
         if chosen.ffmpeg is None and program is not None:
             options["settings"] = replace(chosen, ffmpeg=program)

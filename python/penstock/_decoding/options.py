@@ -199,7 +199,7 @@ class DecodeOptions:
     belong together. Each value is computed in float64, and rounded once."""
     settings: Annotated[
         DecoderSettings,
-        CommandOption("--ffmpeg PATH", "The FFmpeg to run. The default is the one on PATH."),
+        CommandOption("--ffmpeg PATH", "The FFmpeg to run. `penstock info` shows the default."),
     ] = DEFAULT_DECODER_SETTINGS
     """advanced settings: how many threads decode and convert, and which FFmpeg program to run instead. See
     `DecoderSettings`."""

@@ -17,6 +17,7 @@ from penstock._decoding.frame_times import ROUNDED_S, FrameTimes
 from penstock._decoding.plan import is_full, yuv_colors
 from penstock._encoding.encoders import AUTO_CODECS, LOSSLESS, encoder_for, software_encoder
 from penstock._encoding.output_pixel_format import AUTO
+from penstock._encoding.request import Request
 from penstock._encoding.timecode import TIMECODE, check_timecode
 from penstock._encoding.timing import FrameTimeCheck
 from penstock._facts.completeness import CHEAP_BYTES
@@ -29,8 +30,6 @@ from penstock._ffmpeg.command.settings import (
     DEFAULT_COLORS,
     DEFAULT_ENCODER_SETTINGS,
     Colors,
-    EncoderSettings,
-    check_settings,
 )
 from penstock._ffmpeg.program.capabilities import encoder_pixel_formats, find_ffmpeg
 from penstock._formats import containers, encoders
@@ -53,6 +52,7 @@ _TECHNICAL = frozenset(("compatible_brands", "duration", "encoder", "major_brand
 
 def with_codec(output: Path | str, encoder: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments `encoder` with the codec that the name of `output` means, if they name none."""
+    Request.of(output, {"fps": None, **encoder}).check_types()
     codec, container = encoder.get("codec", AUTO), (encoder.get("options") or {}).get("f")
     found = encoder_for(
         codec,
@@ -458,7 +458,6 @@ def _pixel_format(video: MediaInfo.Video, arguments: Mapping[str, Any]) -> str |
 
 def _program(arguments: Mapping[str, Any]) -> str:
     settings = arguments.get("settings", DEFAULT_ENCODER_SETTINGS)
-    check_settings(settings, EncoderSettings)
     return find_ffmpeg(settings.ffmpeg)
 
 

@@ -15,7 +15,7 @@ from penstock._encoding.request import Request
 from penstock._encoding.sound import AudioFile, Sound
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.endpoints import Output
-from penstock._ffmpeg.command.settings import EncoderSettings, check_settings, with_ffmpeg
+from penstock._ffmpeg.command.settings import with_ffmpeg
 from penstock._ffmpeg.program.capabilities import quickest_ffmpeg
 from penstock._formats import codecs, encoders
 from penstock._formats.containers import Container
@@ -72,7 +72,7 @@ def by_quickest(request: Request) -> tuple[Request, Beside | None]:
     The request stays, and nothing is found, unless every FFmpeg is known to do the same: builds have other filters,
     drivers and protocols.
     """
-    check_settings(request.settings, EncoderSettings)
+    request.check_types()
     if request.settings.ffmpeg is not None or hardware_encoders(request.codec):
         return request, None
     if not _asks_for_what_is_listed(request) or (program := quickest_ffmpeg()) is None:

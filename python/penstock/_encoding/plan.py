@@ -45,9 +45,7 @@ from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.command.pixel_formats import FrameLayout, raw_format_name
 from penstock._ffmpeg.command.settings import (
     Colors,
-    EncoderSettings,
     check_choice,
-    check_settings,
 )
 from penstock._ffmpeg.program import capabilities
 from penstock._formats.encoders import known as encoder_facts
@@ -357,7 +355,7 @@ def _arguments(
 
 
 def _destination(request: Request) -> _Destination:
-    check_settings(request.settings, EncoderSettings)
+    request.check_types()
     program = capabilities.find_ffmpeg(request.settings.ffmpeg)
     options = dict(request.options or {})
     _check_options(options)

@@ -22,6 +22,7 @@ from penstock._ffmpeg.command.settings import (
     ColorRange,
     Colors,
     EncoderSettings,
+    check_settings,
 )
 from penstock._ffmpeg.program.capabilities import did_you_mean
 
@@ -229,7 +230,7 @@ class Request:
     `EncoderStats` twice a second, on a thread of its own, and once at the end."""
     settings: Annotated[
         EncoderSettings,
-        CommandOption("--ffmpeg PATH", "The FFmpeg to run. The default is the one on PATH."),
+        CommandOption("--ffmpeg PATH", "The FFmpeg to run. `penstock info` shows the default."),
     ] = DEFAULT_ENCODER_SETTINGS
     """advanced settings: which FFmpeg to run, its queue, priorities and timeouts."""
     # The rate of a source whose frames keep their times, for headers. Without a sentence, it is no argument.
@@ -247,6 +248,15 @@ class Request:
             question = did_you_mean(unknown[0], known)
             raise TypeError(f"an Encoder has no argument {unknown[0]!r}{'.' if question else ''}{question}")
         return cls(output, **given)
+
+    def check_types(self) -> None:
+        """Checks the arguments of which attributes are used before a plan says what is wrong."""
+        check_settings(self.settings, EncoderSettings)
+        check_settings(self.colors, Colors, "colors")
+        if not isinstance(self.options, Mapping | None):
+            raise TypeError(f'options must be a dict, such as {{"g": 30}}, not {self.options!r}')
+        if not isinstance(self.pixel_format, str):
+            raise TypeError(f"pixel_format must be a str, such as 'rgb24', not {self.pixel_format!r}")
 
 
 class EncoderOptions(TypedDict, total=False):

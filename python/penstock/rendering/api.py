@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import get_args
 
 from penstock._common.control_groups import whole_cpus
+from penstock._common.keywords import explains
 from penstock._common.messages import argument, warn
 from penstock._decoding.decoder import Decoder
 from penstock._decoding.frame_times import FrameTimes
@@ -50,7 +51,17 @@ from penstock.rendering.storage import locked
 #: A function that draws a frame, a class of such functions, or where one is: ``MODULE:NAME``, ``FILE.py:NAME``.
 Scene = Callable[..., object] | str
 
+_explained = explains(
+    "the others by their names, such as workers=2",
+    **{
+        name: f"encoder_options={{{name!r}: …}}"
+        for name in EncoderOptions.__annotations__
+        if name not in planning.OWN_ARGUMENTS
+    },
+)
 
+
+@_explained
 def plan(
     scene: Scene,
     output: str | os.PathLike[str],
@@ -89,6 +100,7 @@ def plan(
     return _scene_plan(scene, output, options, chunks, _workers(workers))
 
 
+@_explained
 def plan_video(
     function: Callable[..., object] | str | None,
     source: str | os.PathLike[str],
@@ -129,6 +141,7 @@ def plan_video(
     return _map_plan(function, source, output, options, chunks, _workers(workers))
 
 
+@_explained
 def render(
     scene: Scene,
     output: str | os.PathLike[str],
@@ -236,6 +249,7 @@ def render(
     return _rendered(_scene_plan(scene, output, options, chunks, count), start_engine, run)
 
 
+@_explained
 def map_video(
     function: Callable[..., object] | str | None,
     source: str | os.PathLike[str],

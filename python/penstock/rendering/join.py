@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -25,14 +25,15 @@ from penstock._encoding.sound import most_priming_s
 from penstock._facts.info import MediaInfo
 from penstock._facts.opening import demux, open_stream
 from penstock._facts.probing import probe
-from penstock._ffmpeg.command.arguments import option_arguments
+from penstock._ffmpeg.command.arguments import format_seconds, option_arguments
 from penstock._ffmpeg.command.endpoints import Output
 from penstock._ffmpeg.command.settings import with_ffmpeg
+from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._ffmpeg.program.messages import framecrc_unit_s, listing_arguments
 from penstock._ffmpeg.program.process import FFmpegProcess, Session
 from penstock._formats import encoders
 from penstock._streams.relay import relay
-from penstock.errors import BrokenStreamError, EncoderError, RenderError
+from penstock.errors import BrokenStreamError, DecoderError, EncoderError, RenderError
 from penstock.rendering.chunk import data_name, remove_chunks, stored_report
 from penstock.rendering.planning import Plan
 from penstock.rendering.storage import Storage, locked, storage_of
@@ -135,15 +136,19 @@ def join_chunks(plan: Plan, storage: Storage) -> JoinReport:
 
 
 def _join(plan: Plan, storage: Storage, part: Path) -> tuple[str, ...]:
-    sound = _sound_arguments(plan, part)
-    session = JoinSession(plan, part, sound)
+    packets = part.with_name(f"{part.name}.nut")
     try:
-        session.start()
-        with closing(_chunk_files(plan, storage)) as files:
-            session.feed(files)
-        return session.finish()
+        *sound, errors = _sound_arguments(plan, part, packets)
+        session = JoinSession(plan, part, sound)
+        try:
+            session.start()
+            with closing(_chunk_files(plan, storage)) as files:
+                session.feed(files)
+            return errors + session.finish()
+        finally:
+            session.discard()
     finally:
-        session.discard()
+        packets.unlink(missing_ok=True)
 
 
 class JoinSession(Session):
@@ -152,7 +157,7 @@ class JoinSession(Session):
     kind = "join"
     error = EncoderError
 
-    def __init__(self, plan: Plan, part: Path, sound: tuple[list[str], list[str]]) -> None:
+    def __init__(self, plan: Plan, part: Path, sound: Sequence[Sequence[str]]) -> None:
         arguments = (
             *("-f", encoders.codec_of(plan.codec).chunks_in, "-i", "pipe:0"),
             *(*plan.labels.input_arguments(), *sound[0]),
@@ -323,13 +328,15 @@ def _last_duration(plan: Plan) -> list[str]:
     return ["-bsf:v", f"setts=pts=PTS:dts=DTS:duration={duration}"]
 
 
-def _sound_arguments(plan: Plan, part: Path) -> tuple[list[str], list[str]]:
-    """FFmpeg's input and output arguments for the sound, which is cut to the length of the picture.
+def _sound_arguments(
+    plan: Plan, part: Path, packets: Path
+) -> tuple[Sequence[str], Sequence[str], tuple[str, ...]]:
+    """FFmpeg's input and output arguments for the sound, which is cut to the length of the picture, and its errors.
 
-    The sound is copied if the container allows that, and encoded otherwise.
+    The sound is copied if the container allows that, and encoded otherwise. `packets` may get its packets first.
     """
     if plan.audio is None:
-        return [], []
+        return (), (), ()
     start_s = float(plan.time_s(plan.frames[0])) if plan.source is None else plan.source.first_s
     lasts_s = math.ceil(plan.time_s(len(plan.frames)) * 10**6) / 10**6
     # As an encoder of this video and sound decides, which tries what isn't known to work.
@@ -337,13 +344,34 @@ def _sound_arguments(plan: Plan, part: Path) -> tuple[list[str], list[str]]:
     settings = with_ffmpeg(plan.request.settings, plan.program)
     request = replace(plan.request, output=part, audio=plan.audio, options=options, settings=settings)
     [sound] = working_plan(request, plan.size).sounds
-    output = ["-map", f"{2 if plan.labels.chapters else 1}:{sound.index}"]
-    if sound.is_copied:
-        # Matroska has no times below 0: FFmpeg would move the picture by what comes before the sound.
-        output += ("-c:a", "copy", *(() if sound.holds_priming else ("-copypriorss:a", "0")))
     if not sound.is_copied:  # FFmpeg counts -t from the first sample, or else from 0
         lasts_s -= max(0.0, sound.zero_s - start_s)
-    return ["-t", f"{lasts_s:.6f}", *sound.input_arguments_from(start_s)], output
+    arguments = ["-t", f"{lasts_s:.6f}", *sound.input_arguments_from(start_s)]
+    number, index = 2 if plan.labels.chapters else 1, sound.index
+    errors: tuple[str, ...] = ()
+    if sound.is_copied and not sound.holds_priming:
+        errors = _without_priming(plan.program, arguments, index, packets)
+        try:
+            starts_s = probe(packets).start_s or 0
+        except DecoderError:  # NUT without a packet has no header, either
+            return (), (), errors
+        # FFmpeg takes the beginning of a file for 0.
+        arguments, index = ["-itsoffset", format_seconds(starts_s), "-i", f"file:{packets}"], 0
+    return arguments, ("-map", f"{number}:{index}", *(("-c:a", "copy") if sound.is_copied else ())), errors
+
+
+def _without_priming(program: str, arguments: list[str], index: int, packets: Path) -> tuple[str, ...]:
+    """Copies a sound without its packets before 0, and without their length. Returns FFmpeg's errors.
+
+    Matroska has no times below 0: FFmpeg would move the picture by what comes before the sound. FFmpeg 9 also writes
+    how much that was, even if it's left out, and players then skip as much of the sound. NUT doesn't tell it.
+    """
+    copied = ("-map", f"0:{index}", "-c", "copy", "-copypriorss", "0", "-f", "nut", "-y", f"file:{packets}")
+    command = (program, "-v", "error", "-xerror", *arguments, *copied)
+    try:
+        return tuple(run(command, None).stderr.splitlines())
+    except ProgramError as failure:
+        raise EncoderError(f"FFmpeg can't copy the audio: {failure}", command=command) from failure
 
 
 def _output(plan: Plan, target: str) -> Output:

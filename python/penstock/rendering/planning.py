@@ -21,7 +21,7 @@ from penstock._encoding.plan import EncodePlan
 from penstock._encoding.rehearsal import working_plan
 from penstock._encoding.request import Request
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.arguments import TICK_S
+from penstock._ffmpeg.command.arguments import TICK_S, checked_size
 from penstock._ffmpeg.program.capabilities import find_ffmpeg, muxer_options, quickest_ffmpeg, version
 from penstock._formats import containers, encoders
 from penstock._formats.pixel_formats import has_alpha, is_gray, is_rgb
@@ -49,7 +49,7 @@ SHORTEST_SHARE = 8
 GROWTH = 8
 
 # What a plan gives to the Encoder itself.
-_OWN_ARGUMENTS = ("output", "fps", "size", "progress", "audio", "subtitles")
+OWN_ARGUMENTS = ("output", "fps", "size", "progress", "audio", "subtitles")
 # Rate control that looks at the whole video, or that has a buffer which each chunk would start full.
 _WHOLE_VIDEO_OPTIONS = ("pass", "passlogfile", "maxrate", "minrate", "bufsize", "rc_init_occupancy")
 _WHOLE_VIDEO_PARAMETERS = re.compile(r"(?:^|:)(pass|stats|vbv-\w+|nal-hrd|hrd|mbr|buf-\w+)(?:=|:|$)")
@@ -303,7 +303,7 @@ def make_plan(
     if fps is None and source is None:
         raise TypeError("fps must be frames per second, such as 30, 29.97 or Fraction(30000, 1001), not None")
     chosen, _ = by_quickest(replace(request, audio=audio))
-    made = working_plan(replace(chosen, audio=None), size)
+    made = working_plan(replace(chosen, audio=None), checked_size(size))
     codec = encoders.codec_of(made.codec)
     is_beside = codec.alpha_decoder is not None and has_alpha(made.output_pixel_format or "")
     if not codec.is_chunked or is_beside:
@@ -359,7 +359,7 @@ def default_storage(output: str) -> str:
 
 def _request(output: Path, fps: float | Fraction | None, given: Mapping[str, Any]) -> Request:
     """The request for an encoder of the whole video."""
-    if own := [name for name in _OWN_ARGUMENTS if name in given]:
+    if own := [name for name in OWN_ARGUMENTS if name in given]:
         raise ValueError(
             f"encoder_options must not have {', '.join(own)}. Leave it out, or pass it to the call itself"
         )

@@ -299,11 +299,11 @@ def with_ffmpeg(settings: _AnySettings, program: str) -> _AnySettings:
     return copied
 
 
-def check_settings(settings: object, kind: type[_Settings]) -> None:
-    """Checks that an argument `settings` is of that kind."""
+def check_settings(settings: object, kind: type[object], name: str = "settings") -> None:
+    """Checks that the argument `name` is of that kind."""
     if not isinstance(settings, kind):
         raise TypeError(
-            f"settings must be of type {kind.__name__}, not {settings!r}. Pass penstock.video.{kind.__name__}()"
+            f"{name} must be of type {kind.__name__}, not {settings!r}. Pass penstock.video.{kind.__name__}()"
         )
 
 
