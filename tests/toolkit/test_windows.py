@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import re
@@ -13,9 +14,11 @@ from socket import socketpair
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from support.cases import eventually
 from support.clips import clip
+from support.processes import run_script
 
-from penstock import Decoder, write_video
+from penstock import Decoder, Reader, Writer, write_video
 from penstock._ffmpeg.command.endpoints import is_url
 from penstock._ffmpeg.program.child import Lines, run
 from penstock._platform import descriptors
@@ -78,6 +81,103 @@ def test_a_copying_relay_moves_all_between_pipes_and_files(tmp_path: Path) -> No
         assert src.tell() == 256_000
     assert (report.bytes, report.source_ended, report.method) == (255_994, True, "read-write")
     assert target.read_bytes() == source.read_bytes()[6:]
+
+
+def test_a_copying_relay_moves_bytes_that_mean_something_in_a_text(tmp_path: Path) -> None:
+    data = b"a\x1ab\nc\r\nd"
+    (tmp_path / "source").write_bytes(data)
+    # Without O_BINARY, Windows' C library takes them for texts.
+    src = os.open(tmp_path / "source", os.O_RDONLY)
+    dst = os.open(tmp_path / "target", os.O_WRONLY | os.O_CREAT)
+    assert CopyingRelay(src, dst, None, None, None, "auto", b"").run().bytes == len(data)
+    os.close(src)
+    os.close(dst)
+    assert (tmp_path / "target").read_bytes() == data
+
+
+def test_a_stream_takes_bytes_that_mean_something_in_a_text(tmp_path: Path) -> None:
+    data = b"a\x1ab\nc\r\nd"
+    path = tmp_path / "file"
+    dst = os.open(path, os.O_WRONLY | os.O_CREAT)
+    with Writer(dst) as stream:
+        stream.write(data)
+    os.close(dst)
+    assert path.read_bytes() == data
+    src = os.open(path, os.O_RDONLY)
+    with Reader(src, frame_bytes=len(data)) as stream:
+        assert bytes(stream.read()) == data
+    os.close(src)
+
+
+def test_a_copying_relay_with_an_offset_leaves_the_position(tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(bytes(range(256)))
+    with (tmp_path / "source").open("rb", buffering=0) as src, (tmp_path / "target").open("wb") as dst:
+        src.seek(7)
+        assert CopyingRelay(src, dst, 100, 50, None, "auto", b"").run().bytes == 100
+        assert src.tell() == 7
+    assert (tmp_path / "target").read_bytes() == bytes(range(50, 150))
+
+
+def test_a_copying_relay_refuses_a_source_that_cannot_be_read() -> None:
+    reader, writer = make_pipe()
+    with reader, writer:
+        for ends in ((writer, writer), (reader, reader)):
+            with pytest.raises(OSError) as raised:
+                CopyTicket(*ends, None, None, None, "auto", None)
+            assert raised.value.errno == errno.EBADF
+
+
+def test_a_file_loses_nothing_to_a_copying_relay_whose_reader_goes(tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(bytes(300_000))
+    gone, sink = make_pipe()
+    gone.close()
+    with sink, (tmp_path / "source").open("rb", buffering=0) as src:
+        relay = CopyingRelay(src, sink, None, None, None, "auto", b"")
+        with pytest.raises(BrokenStreamError) as raised:
+            relay.run()
+        relay.tell(raised.value)
+        assert (raised.value.bytes_lost, src.tell()) == (0, 0)
+
+
+def test_a_wait_for_a_copying_relay_tells_what_it_has_moved() -> None:
+    (reader, writer), (_, sink) = make_pipe(), make_pipe()
+    with reader, sink:
+        ticket = CopyTicket(reader, sink, None, None, None, "auto", None)
+        writer.write(b"frame")
+        assert eventually(lambda: ticket.report.bytes == 5)
+        with pytest.raises(StalledError) as raised:
+            ticket.wait(0.02)
+        assert raised.value.bytes_delivered == 5
+        writer.close()
+        assert ticket.wait(10).source_ended
+
+
+def test_a_copying_relay_ends_with_the_task_that_awaits_it() -> None:
+    (reader, writer), (_, sink) = make_pipe(), make_pipe()
+    with reader, writer, sink:
+        os.set_blocking(reader.fileno(), False)
+        ticket = CopyTicket(reader, sink, None, None, None, "auto", None)
+
+        async def main() -> None:
+            await asyncio.wait_for(ticket, 0.05)
+
+        with pytest.raises(TimeoutError):
+            asyncio.run(main())
+        assert isinstance(ticket.exception(10), ClosedError)
+
+
+def test_a_stalled_copying_relay_is_cut_off_at_exit() -> None:
+    done = run_script(
+        """
+        import penstock._common.exits
+        from penstock._streams.copied import CopyTicket
+        penstock._common.exits.STALL_S = 0.2
+        quiet, kept_open = os.pipe()
+        CopyTicket(quiet, 1, None, None, None, "auto", None)
+        """
+    )
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert b"1 relays were cut off" in done.stderr
 
 
 def test_a_copying_relay_gives_up_a_silent_source() -> None:

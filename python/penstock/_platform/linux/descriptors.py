@@ -48,6 +48,15 @@ def unread_bytes(fd: int) -> int:
     return int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
+untaken_bytes = unread_bytes
+"""By the writing end of a pipe, bytes of it that its reader hasn't taken."""
+
+
+def tells_of_no_reader(error: OSError, fd: int) -> bool:
+    """Whether a write failed because the pipe has no reader."""
+    return isinstance(error, BrokenPipeError)
+
+
 def grow_pipe(fd: int, nbytes: int) -> None:
     """Asks for a larger pipe. The user's pipes together may be at the kernel's limit."""
     with suppress(OSError):

@@ -22,6 +22,10 @@ assert sys.platform == "win32"
 
 _final_path = ctypes.WinDLL("kernel32", use_last_error=True).GetFinalPathNameByHandleW
 _final_path.argtypes = (wintypes.HANDLE, wintypes.LPWSTR, wintypes.DWORD, wintypes.DWORD)
+_query_object = ctypes.WinDLL("ntdll").NtQueryObject
+_query_object.argtypes = (wintypes.HANDLE, wintypes.ULONG, wintypes.LPVOID, wintypes.ULONG, wintypes.LPVOID)
+# "PUBLIC_OBJECT_BASIC_INFORMATION", of which the second word has the rights, and "File Access Rights Constants".
+_FACTS, _READ_DATA, _WRITE_DATA = 14, 1, 2 | 4
 _PATH_CHARACTERS = 1 << 15
 # Chosen: adds little to a wait, and keeps no processor busy.
 _LOOK_S = 0.002
@@ -34,8 +38,12 @@ BINARY = os.O_BINARY
 
 
 def duplicate(fd: int) -> int:
-    """A duplicate with a number above 2, which other programs don't inherit."""
+    """A duplicate with a number above 2, which other programs don't inherit. Its bytes are as they are.
+
+    The caller may have opened the original as text: the C library then ends a read at a byte 0x1A.
+    """
     copy = os.dup(fd)
+    msvcrt.setmode(copy, os.O_BINARY)
     return copy if copy > 2 else above_standard(copy)
 
 
@@ -49,12 +57,11 @@ def above_standard(fd: int) -> int:
 
 
 def is_open_for(fd: int, use: str) -> bool:
-    """Whether a descriptor is open for ``"reading"`` or ``"writing"``. Raises OSError if it is closed.
-
-    The C library doesn't say for which, and the native module finds out.
-    """
-    os.fstat(fd)
-    return True
+    """Whether a descriptor is open for ``"reading"`` or ``"writing"``. Raises OSError if it is closed."""
+    facts = (wintypes.DWORD * _FACTS)()
+    if _query_object(msvcrt.get_osfhandle(fd), 0, facts, ctypes.sizeof(facts), None):
+        return True  # the system doesn't tell
+    return bool(facts[1] & (_READ_DATA if use == "reading" else _WRITE_DATA))
 
 
 def pipe_capacity(fd: int) -> int:
@@ -66,6 +73,16 @@ def unread_bytes(fd: int) -> int:
     """Bytes in a pipe that weren't read yet."""
     available, _ = _winapi.PeekNamedPipe(msvcrt.get_osfhandle(fd), 0)
     return available
+
+
+def untaken_bytes(fd: int) -> int:
+    """Windows doesn't tell a pipe's writing end how much was read: what the pipe has had counts as taken."""
+    return 0
+
+
+def tells_of_no_reader(error: OSError, fd: int) -> bool:
+    """Whether a write failed because the pipe has no reader, for which the C library has no number of its own."""
+    return error.errno in (errno.EPIPE, errno.EINVAL) and stat.S_ISFIFO(os.fstat(fd).st_mode)
 
 
 def grow_pipe(fd: int, nbytes: int) -> None:
@@ -95,8 +112,7 @@ def write(fd: int, data: bytes | memoryview) -> int:
     try:
         return os.write(fd, data)
     except OSError as error:
-        # The C library has no number of its own for a pipe whose reader has gone.
-        if error.errno == errno.EINVAL and stat.S_ISFIFO(os.fstat(fd).st_mode):
+        if tells_of_no_reader(error, fd):
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from error
         raise
 
