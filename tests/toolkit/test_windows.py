@@ -22,7 +22,7 @@ from penstock import Decoder, Reader, Writer, write_video
 from penstock._ffmpeg.command.endpoints import is_url
 from penstock._ffmpeg.program.child import Lines, run
 from penstock._platform import descriptors
-from penstock._platform.paths import check_path
+from penstock._platform.paths import check_path, without_scheme
 from penstock._platform.refusals import ON_WINDOWS, refuse
 from penstock._platform.workers import Link, held_name
 from penstock._streams.copied import CopyingRelay, CopyTicket
@@ -65,6 +65,19 @@ def test_a_path_to_a_stream_inside_of_a_file_is_refused(path: str) -> None:
 def test_paths_with_a_drive_or_a_server_are_paths(path: str) -> None:
     check_path(path, platform="win32")
     assert not is_url(path)
+
+
+@pytest.mark.parametrize("url", ["file:C:/clip.mp4", "file:///C:/clip.mp4", "file://C:/clip.mp4"])
+def test_a_url_of_a_file_on_a_drive_is_its_path(url: str) -> None:
+    assert without_scheme(url, platform="win32") == "C:/clip.mp4"
+    assert without_scheme(url, platform="linux") == url
+    assert without_scheme("file://server/clip.mp4", platform="win32") == "file://server/clip.mp4"
+
+
+def test_zeros_are_as_many_as_asked_for() -> None:
+    for nbytes in (5, 70_000, 10):
+        with Path(descriptors.zeros(nbytes)).open("rb") as file:
+            assert file.read(nbytes) == bytes(nbytes)
 
 
 def test_one_letter_before_slashes_is_a_drive_and_no_scheme() -> None:

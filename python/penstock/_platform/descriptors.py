@@ -23,6 +23,7 @@ if sys.platform == "win32":
         url_of,
         waits_to_read,
         write,
+        zeros,
     )
 else:
     from penstock._platform.linux.descriptors import (
@@ -45,6 +46,7 @@ else:
         url_of,
         waits_to_read,
         write,
+        zeros,
     )
 
 __all__ = [
@@ -67,4 +69,5 @@ __all__ = [
     "url_of",
     "waits_to_read",
     "write",
+    "zeros",
 ]

@@ -57,6 +57,11 @@ def tells_of_no_reader(error: OSError, fd: int) -> bool:
     return isinstance(error, BrokenPipeError)
 
 
+def zeros(_nbytes: int) -> str:
+    """The path of a file that has so many zeros, or more, for other programs."""
+    return "/dev/zero"
+
+
 def grow_pipe(fd: int, nbytes: int) -> None:
     """Asks for a larger pipe. The user's pipes together may be at the kernel's limit."""
     with suppress(OSError):

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from ctypes import wintypes
+from functools import cache
 from io import FileIO
 from pathlib import Path
 
@@ -115,6 +116,22 @@ def write(fd: int, data: bytes | memoryview) -> int:
         if tells_of_no_reader(error, fd):
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from error
         raise
+
+
+def zeros(nbytes: int) -> str:
+    """The path of a file that has so many zeros, or more, for other programs. It is removed at exit."""
+    path = _file_of_zeros()
+    if os.stat(path).st_size < nbytes:  # noqa: PTH116 - a str
+        os.truncate(path, nbytes)
+    return path
+
+
+@cache
+def _file_of_zeros() -> str:
+    fd, path = tempfile.mkstemp(prefix="penstock-")
+    os.close(fd)
+    atexit.register(Path(path).unlink, missing_ok=True)
+    return path
 
 
 def url_of(fd: int) -> str:
