@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import re
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -23,6 +24,7 @@ from penstock._ffmpeg.command.endpoints import is_url
 from penstock._ffmpeg.program.child import Lines, run
 from penstock._platform import descriptors
 from penstock._platform.paths import check_path, without_scheme
+from penstock._platform.programs import Channel, Program, read_together
 from penstock._platform.refusals import ON_WINDOWS, refuse
 from penstock._platform.workers import Link, held_name
 from penstock._streams.copied import CopyingRelay, CopyTicket
@@ -322,6 +324,19 @@ def test_a_socket_is_told_by_its_type_and_refused(monkeypatch: pytest.MonkeyPatc
             with pytest.raises(OSError, match="socket") as raised:
                 call()
             assert raised.value.errno == errno.ENOTSUP
+
+
+def test_the_pipe_of_a_program_that_never_opened_it_ends() -> None:
+    nothing, statuses = subprocess.DEVNULL, list[int | None]()
+    with Channel() as channel:
+        code = (sys.executable, "-c", "import time; time.sleep(0.5)")
+        program = Program(code, stdin=nothing, stdout=nothing, stderr=nothing, channels=[channel])
+    attending = threading.Thread(target=program.attend, args=({}, statuses.append, 1.0))
+    attending.start()
+    assert list(read_together([channel.ours])) == []
+    attending.join(20)
+    assert statuses == [0]
+    channel.ours.close()
 
 
 def test_lines_of_a_program_end_as_on_linux() -> None:
