@@ -18,6 +18,7 @@ from ctypes import wintypes
 from functools import cache
 from io import FileIO
 from pathlib import Path
+from typing import TypeVar
 
 assert sys.platform == "win32"
 
@@ -33,6 +34,10 @@ _LOOK_S = 0.002
 
 #: The paths of files that `in_memory` has made, by their descriptors.
 _temporary: dict[int, str] = {}
+
+Source = TypeVar("Source")
+# What commands call their standard input.
+_STDIN = "/dev/stdin"
 
 BINARY = os.O_BINARY
 """The flag of os.open for bytes as they are."""
@@ -140,6 +145,19 @@ def url_of(fd: int) -> str:
     if not _final_path(msvcrt.get_osfhandle(fd), name, _PATH_CHARACTERS, 0):
         raise ctypes.WinError(ctypes.get_last_error())
     return f"file:{name.value.removeprefix(chr(92) * 2 + '?' + chr(92))}"
+
+
+def path_of_standard_input() -> str:
+    """The file that is this program's standard input, if it is one, for other programs."""
+    try:
+        return url_of(0).removeprefix("file:")
+    except OSError:
+        return _STDIN
+
+
+def named(name: Source) -> Source | int:
+    """A descriptor, if the system has no file of that name that leads to it."""
+    return 0 if name == _STDIN else name
 
 
 def for_libav(fd: int) -> FileIO:

@@ -24,6 +24,7 @@ from penstock._encoding.request import Request
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.pixel_formats import SOURCE
 from penstock._ffmpeg.command.settings import DecoderSettings
+from penstock._platform import descriptors
 from penstock.cli.conversion import Conversion
 from penstock.cli.failures import as_click_errors, name_options_in_messages
 from penstock.cli.names import FIFO_PREFIX, STANDARD, as_path
@@ -184,7 +185,7 @@ def _source(name: str, *, is_alone: bool) -> str:
         )
     if name == STANDARD:
         # FFmpeg opens a file once more for its audio, and has another standard input.
-        path = os.path.realpath("/dev/stdin")
+        path = descriptors.path_of_standard_input()
         return path if Path(path).is_file() else "/dev/stdin"
     name = name.removeprefix(FIFO_PREFIX)
     # Both raise if it is missing.
