@@ -557,6 +557,7 @@ os.close(reader)
 """
 
 
+@pytest.mark.linux("a shell script stands in for a program")
 def test_the_end_of_the_program_delivers_a_frame_that_waited() -> None:
     taken, nbytes = map(int, succeeded(run_script(UNSETTLED)).split())
     assert taken >= 2 and nbytes == taken * 2_000_000
