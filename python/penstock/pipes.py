@@ -121,8 +121,10 @@ class PipeWriter(_PipeEnd):
                 if more is None:
                     break
                 written += more
-        except BrokenPipeError as error:
-            raise self._broken(error, memoryview(data).nbytes, written) from None
+        except OSError as error:
+            if not descriptors.tells_of_no_reader(error, self.fileno()):
+                raise
+            raise self._broken(memoryview(data).nbytes, written) from None
         return written
 
     def read_from(
@@ -137,8 +139,8 @@ class PipeWriter(_PipeEnd):
         """Relays into the pipe, as ``penstock.relay(src, self, count)``."""
         return relay(src, self, count, offset=offset, timeout=timeout, method=method)
 
-    def _broken(self, error: BrokenPipeError, nbytes: int, written: int) -> BrokenStreamError:
-        delivered = max(0, written - self.unread_bytes)
+    def _broken(self, nbytes: int, written: int) -> BrokenStreamError:
+        delivered = max(0, written - descriptors.untaken_bytes(self.fileno()))
         lost = nbytes - delivered
         text = f"the reader went away. {delivered} bytes were delivered, {lost} were lost"
-        return BrokenStreamError(error.errno or errno.EPIPE, text, delivered, lost)
+        return BrokenStreamError(errno.EPIPE, text, delivered, lost)

@@ -22,10 +22,9 @@ import pytest
 from support.cases import a_few, ffmpegs
 from support.clips import VIDEOS, WITH_AUDIO, clip
 from support.engines import engine as engine
-from support.media import ffmpeg
+from support.media import children, ffmpeg
 from support.this_process import rss_bytes
 
-from benchmarks.harness.accounts import children
 from penstock import AudioDecoder, ClosedError, Decoder, DecoderError, Encoder, FFmpegWarning
 from penstock._decoding.pixels import Pixels
 from penstock._decoding.session import DecodeSession

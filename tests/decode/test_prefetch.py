@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from support.cases import eventually
 from support.clips import clip
+from support.media import children
 from support.media import nothing_is_left as nothing_is_left
 from support.processes import script
 
-from benchmarks.harness.accounts import children
 from penstock import ClosedError, Decoder, DecoderError
 from penstock.video import DecoderSettings, find_ffmpeg, prefetch
 

@@ -21,11 +21,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import PATIENCE_S, eventually
-from support.media import SIZE, decode, flat, is_flat, make, stopped
+from support.media import SIZE, children, decode, flat, is_flat, make, stopped
 from support.processes import run_script, succeeded
 from support.this_process import are_asleep
 
-from benchmarks.harness.accounts import children
 from penstock import ClosedError, Decoder, Encoder, EncoderError, StalledError, probe
 from penstock._encoding import encoder_base
 from penstock._encoding.frame_check import frame_buffer, frame_size

@@ -23,12 +23,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import a_few, examples, ffmpegs
-from support.media import ffmpeg
+from support.media import children, ffmpeg
 from support.processes import run_script, succeeded
 from support.renders import mapped
 
 import penstock
-from benchmarks.harness.accounts import children
 from penstock import AudioDecoder, Encoder, probe
 from penstock._ffmpeg.command.settings import with_overrides
 from penstock.errors import ClosedError, DecoderError, EncoderError, FFmpegWarning, StalledError

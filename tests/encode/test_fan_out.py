@@ -171,6 +171,7 @@ def test_fan_out_of_writers_accepts_any_buffer() -> None:
     assert [reader.result() for _, reader in outputs] == [expected * 5] * 4
 
 
+@pytest.mark.linux("modes that map or give away pages")
 def test_shared_pages_are_not_reused_while_a_pipe_holds_them() -> None:
     """All outputs lend the same pages to their pipes, and their readers lag behind differently."""
     frames = noise(40, (320, 240))
@@ -187,6 +188,7 @@ def test_shared_pages_are_not_reused_while_a_pipe_holds_them() -> None:
     assert all(report.result.transport == "zero-copy" for report in fan_out.reports)
 
 
+@pytest.mark.linux("the size of a pipe")
 def test_reader_that_goes_away_fails_only_its_own_output(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -555,6 +557,7 @@ os.close(reader)
 """
 
 
+@pytest.mark.linux("a shell script stands in for a program")
 def test_the_end_of_the_program_delivers_a_frame_that_waited() -> None:
     taken, nbytes = map(int, succeeded(run_script(UNSETTLED)).split())
     assert taken >= 2 and nbytes == taken * 2_000_000

@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.clips import clip
-from support.media import COLORS, SIZE, decode, flat, is_flat
+from support.media import COLORS, SIZE, children, decode, flat, is_flat
 from support.media import nothing_is_left as nothing_is_left
 from support.processes import run_script, succeeded
 
-from benchmarks.harness.accounts import children
 from penstock import Decoder, DecoderError, EncoderError, _whole_videos, read_video, write_video
 from penstock.video import AudioTrack
 

@@ -214,6 +214,7 @@ def test_nothing_is_logged_when_all_goes_well(
     assert logged(caplog) == []
 
 
+@pytest.mark.linux("the size of a pipe")
 def test_loss_at_exit_is_logged_and_reported() -> None:
     code = """
     import logging
@@ -260,7 +261,7 @@ def test_frames_lost_by_an_unclosed_encoder_are_logged_and_reported(why: str, tm
     done = run_script(code, tmp_path / "video.mp4")
     assert done.returncode == 0
     for told, name in ((done.stdout, "ERROR penstock"), (done.stderr, "penstock:")):
-        loss = f"{name} <Encoder '{tmp_path}/video.mp4' 64x48 rgb24> couldn't be finished"
+        loss = f"{name} <Encoder {str(tmp_path / 'video.mp4')!r} 64x48 rgb24> couldn't be finished"
         assert cause in told.decode().partition(loss)[2]
 
 

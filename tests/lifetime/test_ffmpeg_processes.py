@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from support.cases import eventually, ffmpegs
 from support.clips import clip
+from support.media import children
 from support.processes import run_script, succeeded
 from support.this_process import open_fds
 
-from benchmarks.harness.accounts import children
 from penstock import AudioDecoder, Decoder, Encoder, EncoderError, probe
 from penstock._ffmpeg.program.child import Lines
 from penstock.video import DecoderSettings, EncoderSettings, find_ffmpeg

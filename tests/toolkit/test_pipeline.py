@@ -444,7 +444,8 @@ def test_close_wakes_a_waiting_reader() -> None:
 
     thread = threading.Thread(target=wait)
     thread.start()
-    assert eventually(lambda: are_asleep(lambda: {thread.native_id}))
+    if sys.platform != "win32":  # where nothing tells whether a thread sleeps
+        assert eventually(lambda: are_asleep(lambda: {thread.native_id}))
     pipeline.close()
     thread.join(PATIENCE_S)
     assert len(raised) == 1

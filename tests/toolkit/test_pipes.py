@@ -182,6 +182,7 @@ def test_write_without_a_reader_raises_broken_stream_error(ends: tuple[PipeReade
     assert not writer.closed
 
 
+@pytest.mark.linux("what a pipe holds that was not read")
 def test_reader_that_leaves_during_a_write_raises(ends: tuple[PipeReader, PipeWriter]) -> None:
     reader, writer = ends
 
@@ -195,6 +196,16 @@ def test_reader_that_leaves_during_a_write_raises(ends: tuple[PipeReader, PipeWr
         writer.write(DATA)
     thread.join(30)
     assert (caught.value.bytes_delivered, caught.value.bytes_lost) == (100_000, len(DATA) - 100_000)
+
+
+def test_a_reader_that_left_during_a_write_is_seen(ends: tuple[PipeReader, PipeWriter]) -> None:
+    reader, writer = ends
+    thread = threading.Thread(target=lambda: (read_exactly(reader.fileno(), 100_000), reader.close()))
+    thread.start()
+    with pytest.raises(penstock.BrokenStreamError) as caught:
+        writer.write(DATA)
+    thread.join(30)
+    assert caught.value.bytes_delivered + caught.value.bytes_lost == len(DATA)
 
 
 def test_closed_ends_refuse_every_call(ends: tuple[PipeReader, PipeWriter]) -> None:

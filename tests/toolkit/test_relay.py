@@ -38,6 +38,7 @@ def position(fd: int) -> int:
 
 
 class TestABlockingCall:
+    @pytest.mark.linux("splice")
     def test_relay_moves_everything(self, file: int, pair: tuple[int, int]) -> None:
         reader, writer = pair
         reading = ReaderThread(reader)

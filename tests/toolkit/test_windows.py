@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import re
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -13,13 +15,16 @@ from socket import socketpair
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from support.cases import eventually
 from support.clips import clip
+from support.processes import run_script
 
-from penstock import Decoder, write_video
+from penstock import Decoder, Reader, Writer, write_video
 from penstock._ffmpeg.command.endpoints import is_url
 from penstock._ffmpeg.program.child import Lines, run
 from penstock._platform import descriptors
-from penstock._platform.paths import check_path
+from penstock._platform.paths import check_path, without_scheme
+from penstock._platform.programs import Channel, Program, read_together
 from penstock._platform.refusals import ON_WINDOWS, refuse
 from penstock._platform.workers import Link, held_name
 from penstock._streams.copied import CopyingRelay, CopyTicket
@@ -64,6 +69,19 @@ def test_paths_with_a_drive_or_a_server_are_paths(path: str) -> None:
     assert not is_url(path)
 
 
+@pytest.mark.parametrize("url", ["file:C:/clip.mp4", "file:///C:/clip.mp4", "file://C:/clip.mp4"])
+def test_a_url_of_a_file_on_a_drive_is_its_path(url: str) -> None:
+    assert without_scheme(url, platform="win32") == "C:/clip.mp4"
+    assert without_scheme(url, platform="linux") == url
+    assert without_scheme("file://server/clip.mp4", platform="win32") == "file://server/clip.mp4"
+
+
+def test_zeros_are_as_many_as_asked_for() -> None:
+    for nbytes in (5, 70_000, 10):
+        with Path(descriptors.zeros(nbytes)).open("rb") as file:
+            assert file.read(nbytes) == bytes(nbytes)
+
+
 def test_one_letter_before_slashes_is_a_drive_and_no_scheme() -> None:
     assert not is_url("C://videos/clip.mp4")
     assert is_url("rtp://host/clip")
@@ -78,6 +96,103 @@ def test_a_copying_relay_moves_all_between_pipes_and_files(tmp_path: Path) -> No
         assert src.tell() == 256_000
     assert (report.bytes, report.source_ended, report.method) == (255_994, True, "read-write")
     assert target.read_bytes() == source.read_bytes()[6:]
+
+
+def test_a_copying_relay_moves_bytes_that_mean_something_in_a_text(tmp_path: Path) -> None:
+    data = b"a\x1ab\nc\r\nd"
+    (tmp_path / "source").write_bytes(data)
+    # Without O_BINARY, Windows' C library takes them for texts.
+    src = os.open(tmp_path / "source", os.O_RDONLY)
+    dst = os.open(tmp_path / "target", os.O_WRONLY | os.O_CREAT)
+    assert CopyingRelay(src, dst, None, None, None, "auto", b"").run().bytes == len(data)
+    os.close(src)
+    os.close(dst)
+    assert (tmp_path / "target").read_bytes() == data
+
+
+def test_a_stream_takes_bytes_that_mean_something_in_a_text(tmp_path: Path) -> None:
+    data = b"a\x1ab\nc\r\nd"
+    path = tmp_path / "file"
+    dst = os.open(path, os.O_WRONLY | os.O_CREAT)
+    with Writer(dst) as stream:
+        stream.write(data)
+    os.close(dst)
+    assert path.read_bytes() == data
+    src = os.open(path, os.O_RDONLY)
+    with Reader(src, frame_bytes=len(data)) as stream:
+        assert bytes(stream.read()) == data
+    os.close(src)
+
+
+def test_a_copying_relay_with_an_offset_leaves_the_position(tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(bytes(range(256)))
+    with (tmp_path / "source").open("rb", buffering=0) as src, (tmp_path / "target").open("wb") as dst:
+        src.seek(7)
+        assert CopyingRelay(src, dst, 100, 50, None, "auto", b"").run().bytes == 100
+        assert src.tell() == 7
+    assert (tmp_path / "target").read_bytes() == bytes(range(50, 150))
+
+
+def test_a_copying_relay_refuses_a_source_that_cannot_be_read() -> None:
+    reader, writer = make_pipe()
+    with reader, writer:
+        for ends in ((writer, writer), (reader, reader)):
+            with pytest.raises(OSError) as raised:
+                CopyTicket(*ends, None, None, None, "auto", None)
+            assert raised.value.errno == errno.EBADF
+
+
+def test_a_file_loses_nothing_to_a_copying_relay_whose_reader_goes(tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(bytes(300_000))
+    gone, sink = make_pipe()
+    gone.close()
+    with sink, (tmp_path / "source").open("rb", buffering=0) as src:
+        relay = CopyingRelay(src, sink, None, None, None, "auto", b"")
+        with pytest.raises(BrokenStreamError) as raised:
+            relay.run()
+        relay.tell(raised.value)
+        assert (raised.value.bytes_lost, src.tell()) == (0, 0)
+
+
+def test_a_wait_for_a_copying_relay_tells_what_it_has_moved() -> None:
+    (reader, writer), (_, sink) = make_pipe(), make_pipe()
+    with reader, sink:
+        ticket = CopyTicket(reader, sink, None, None, None, "auto", None)
+        writer.write(b"frame")
+        assert eventually(lambda: ticket.report.bytes == 5)
+        with pytest.raises(StalledError) as raised:
+            ticket.wait(0.02)
+        assert raised.value.bytes_delivered == 5
+        writer.close()
+        assert ticket.wait(10).source_ended
+
+
+def test_a_copying_relay_ends_with_the_task_that_awaits_it() -> None:
+    (reader, writer), (_, sink) = make_pipe(), make_pipe()
+    with reader, writer, sink:
+        os.set_blocking(reader.fileno(), False)
+        ticket = CopyTicket(reader, sink, None, None, None, "auto", None)
+
+        async def main() -> None:
+            await asyncio.wait_for(ticket, 0.05)
+
+        with pytest.raises(TimeoutError):
+            asyncio.run(main())
+        assert isinstance(ticket.exception(10), ClosedError)
+
+
+def test_a_stalled_copying_relay_is_cut_off_at_exit() -> None:
+    done = run_script(
+        """
+        import penstock._common.exits
+        from penstock._streams.copied import CopyTicket
+        penstock._common.exits.STALL_S = 0.2
+        quiet, kept_open = os.pipe()
+        CopyTicket(quiet, 1, None, None, None, "auto", None)
+        """
+    )
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert b"1 relays were cut off" in done.stderr
 
 
 def test_a_copying_relay_gives_up_a_silent_source() -> None:
@@ -209,6 +324,19 @@ def test_a_socket_is_told_by_its_type_and_refused(monkeypatch: pytest.MonkeyPatc
             with pytest.raises(OSError, match="socket") as raised:
                 call()
             assert raised.value.errno == errno.ENOTSUP
+
+
+def test_the_pipe_of_a_program_that_never_opened_it_ends() -> None:
+    nothing, statuses = subprocess.DEVNULL, list[int | None]()
+    with Channel() as channel:
+        code = (sys.executable, "-c", "import time; time.sleep(0.5)")
+        program = Program(code, stdin=nothing, stdout=nothing, stderr=nothing, channels=[channel])
+    attending = threading.Thread(target=program.attend, args=({}, statuses.append, 1.0))
+    attending.start()
+    assert list(read_together([channel.ours])) == []
+    attending.join(20)
+    assert statuses == [0]
+    channel.ours.close()
 
 
 def test_lines_of_a_program_end_as_on_linux() -> None:

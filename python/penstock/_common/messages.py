@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ PROBABLY_A_BUG = (
     "This is probably a bug in Penstock or FFmpeg. Please report it with the output of `penstock info --json`"
 )
 # What the names of our own files begin with.
-_OURS = __file__.removesuffix("_common/messages.py")
+_OURS = __file__.removesuffix(f"_common{os.sep}messages.py")
 
 
 def show_name(name: object) -> str:

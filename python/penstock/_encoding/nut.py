@@ -21,6 +21,7 @@ from penstock._common.messages import PROBABLY_A_BUG
 from penstock._ffmpeg.command.arguments import TICK_S, input_arguments
 from penstock._ffmpeg.command.pixel_formats import FrameLayout
 from penstock._ffmpeg.program.child import ProgramError, run
+from penstock._platform.descriptors import zeros
 from penstock.errors import EncoderError
 
 # The frame rate that codecs and headers are told if frames come with their times and nothing tells their rate. Codecs
@@ -137,7 +138,7 @@ def make_stream(
         ValueError: the container has no name for the pixel format.
         EncoderError: FFmpeg could not make it.
     """
-    frames = input_arguments(layout, rate or 1 / TICK_S, source="/dev/zero")
+    frames = input_arguments(layout, rate or 1 / TICK_S, source=zeros(layout.frame_bytes))
     picture = ("-map", f"{len(inputs)}:v", "-c:v", "copy", "-frames:v", "1")
     # Sounds are the first inputs, so that `outputs` can name them by their numbers.
     command = (

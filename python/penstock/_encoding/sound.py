@@ -27,6 +27,7 @@ from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._ffmpeg.program.messages import framecrc_unit_s, listing_arguments
 from penstock._formats import containers
 from penstock._native import _count
+from penstock._platform.descriptors import zeros
 from penstock.errors import DecoderError
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ _MOST_HZ, _MOST_CHANNELS = 1 << 24, 1 << 10
 _TRIAL_S = 30.0
 # Chosen: a few packets of PCM.
 _TRIED_S = 0.1
+# Chosen: more than the packet of any form of samples.
+_ZEROS_BYTES = 4 << 20
 _COPY = "copy"
 _CODEC_OPTIONS = ("acodec", "c", "codec")
 # FFmpeg's unit of time. Where times may jump, even this ``-itsoffset`` may change where FFmpeg counts from (`_zero`).
@@ -332,7 +335,7 @@ def _check_program(program: str, path: str | os.PathLike[str]) -> None:
 def zeros_arguments(track: AudioTrack) -> tuple[str, ...]:
     """FFmpeg's arguments that read silence of the track's form."""
     form = ("-f", SAMPLES[track.dtype], "-ar", str(track.sample_rate), "-ac", str(track.channels))
-    return *form, "-i", "/dev/zero"
+    return *form, "-i", zeros(_ZEROS_BYTES)
 
 
 def _zero(

@@ -55,7 +55,7 @@ class Source:
     """
 
     def __init__(self, given: MediaSource) -> None:
-        self.given = source = given
+        self.given = source = given = descriptors.named(given)
         self._close: Callable[[], object] = lambda: None
         self.decryption: dict[str, str] = {}
         self.single_pass: SinglePassSource | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ntpath
+import re
 import sys
 
 
@@ -19,3 +20,8 @@ def check_path(path: str, *, platform: str = sys.platform) -> None:
             f"{path!r} names a stream inside of a file, or a place on another drive. Pass a path whose only ':' "
             "follows the letter of a drive, such as 'C:/videos/clip.mp4'"
         )
+
+
+def without_scheme(name: str, *, platform: str = sys.platform) -> str:
+    """On Windows, the path of a URL such as "file:///C:/clip.mp4", which FFmpeg doesn't open. Others stay."""
+    return re.sub(r"^file:/*(?=[a-z]:[\\/])", "", name, flags=re.IGNORECASE) if platform == "win32" else name

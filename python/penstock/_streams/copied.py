@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import sys
 import threading
 import time
 from collections.abc import Generator
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock import _native
+from penstock._common import exits
 from penstock._platform import descriptors
 from penstock._platform.refusals import refuse
 from penstock.errors import BrokenStreamError, ClosedError, StalledError
@@ -56,6 +60,8 @@ class CopyingRelay:
         for name, value in (("count", count), ("offset", offset)):
             if value is not None and value < 0:
                 raise ValueError(f"{name} must be at least 0, not {value}")
+        if offset is not None and offset >= 1 << 63:
+            raise ValueError(f"offset must be less than 2^63, not {offset}")
         if hasattr(dst, "flush"):
             dst.flush()
         self._count, self._offset, self._timeout = count, offset, timeout
@@ -64,13 +70,26 @@ class CopyingRelay:
         self._ends: list[int] = []
         self.is_cancelled = False
         try:
-            for end in (src, dst):
-                self._ends.append(descriptors.duplicate(_number(end)))
+            for number, use in ((_number(src), "reading"), (_number(dst), "writing")):
+                if not descriptors.is_open_for(number, use):
+                    raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+                self._ends.append(descriptors.duplicate(number))
+            self._is_file = stat.S_ISREG(os.fstat(self._ends[0]).st_mode)
             if offset is not None:
+                self._open_again()
                 os.lseek(self._ends[0], offset, os.SEEK_SET)
         except BaseException:
             self.close()
             raise
+
+    def _open_again(self) -> None:
+        """Gives the source a position of its own: duplicates share the caller's."""
+        if not self._is_file:
+            raise ValueError("offset needs a regular file as the source")
+        path = descriptors.url_of(self._ends[0]).removeprefix("file:")
+        again = os.open(path, os.O_RDONLY | descriptors.BINARY)
+        os.close(self._ends[0])
+        self._ends[0] = again
 
     def run(self, stream: Any = None) -> CopyReport:
         """Moves the bytes, then sets the stream of the source, if given, behind those that were delivered."""
@@ -106,7 +125,11 @@ class CopyingRelay:
                 raise ClosedError("the relay was cancelled")
             waited_s = time.monotonic() - since_s
             if self._timeout is not None and waited_s >= self._timeout:
-                raise StalledError("nothing moved", waited_s)
+                stalled = StalledError("nothing moved", waited_s)
+                from penstock._common.log import logger  # slow to import, and few relays stall
+
+                logger.warning("a relay stalled: %s", stalled)
+                raise stalled
         return os.read(self._ends[0], most)
 
     def _write(self, data: bytes) -> None:
@@ -116,7 +139,10 @@ class CopyingRelay:
                 given = descriptors.write(self._ends[1], left)
                 left, self._delivered = left[given:], self._delivered + given
         except BaseException as error:
-            self._lost = len(left)
+            if self._is_file:
+                os.lseek(self._ends[0], -len(left), os.SEEK_CUR)
+            else:
+                self._lost = len(left)
             if isinstance(error, BrokenPipeError):
                 raise BrokenStreamError(error.errno or 0, error.strerror or "") from error
             raise
@@ -161,8 +187,11 @@ class CopyTicket:
     ) -> None:
         self._relay = CopyingRelay(src, dst, count, offset, timeout, method, b"")
         self._outcome: Future[CopyReport] = Future()
+        self._outcome.set_running_or_notify_cancel()  # asyncio would cancel it otherwise, and the thread go on
         self._wanted = policy
         self.policy: AppliedPolicy | None = None
+        _running.add(self)
+        exits.at_exit(_finish_all, 0)
         threading.Thread(target=self._run, name="penstock-relay", daemon=True).start()
 
     def _run(self) -> None:
@@ -173,6 +202,8 @@ class CopyTicket:
         except BaseException as error:
             self._relay.tell(error)
             self._outcome.set_exception(error)
+        finally:
+            _running.discard(self)
 
     def done(self) -> bool:
         return self._outcome.done()
@@ -185,14 +216,18 @@ class CopyTicket:
         return self._outcome.done() and self._outcome.exception() is None
 
     def wait(self, timeout: float | None = None) -> CopyReport:
-        if not wait([self._outcome], timeout).done:
-            raise StalledError("the relay continues", timeout or 0)
+        self._await(timeout)
         return self._outcome.result()
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        if not wait([self._outcome], timeout).done:
-            raise StalledError("the relay continues", timeout or 0)
+        self._await(timeout)
         return self._outcome.exception()
+
+    def _await(self, timeout: float | None) -> None:
+        if not wait([self._outcome], timeout).done:
+            continues = StalledError("the relay continues", timeout or 0)
+            self._relay.tell(continues)
+            raise continues
 
     def cancel(self) -> None:
         self._relay.is_cancelled = True
@@ -200,4 +235,26 @@ class CopyTicket:
     def __await__(self) -> Generator[Any, None, CopyReport]:
         import asyncio  # slow to import; a program that uses asyncio has done so
 
-        return asyncio.wrap_future(self._outcome).__await__()
+        try:
+            return (yield from asyncio.wrap_future(self._outcome).__await__())
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+
+
+_running: set[CopyTicket] = set()
+
+
+def _progress() -> dict[CopyTicket, int]:
+    return {ticket: ticket.report.bytes for ticket in list(_running) if not ticket.done()}
+
+
+def _finish_all() -> None:
+    """Before the program ends, waits for the relays while they move something."""
+    before, now = None, _progress()
+    with suppress(KeyboardInterrupt):
+        while now and now != before:
+            wait([ticket._outcome for ticket in now], exits.STALL_S)
+            before, now = now, _progress()
+    if now:
+        exits.report_loss(f"{len(now)} relays were cut off, because {exits.CUT_OFF_REASON}")

@@ -17,7 +17,7 @@ from penstock._common.messages import argument, show_name
 from penstock._formats import containers, images
 from penstock._formats.containers import Container, Muxer
 from penstock._platform import descriptors
-from penstock._platform.paths import check_path
+from penstock._platform.paths import check_path, without_scheme
 
 _FILE = "file:"
 # The protocols that FFmpeg may open for a local path: no network. This is FFmpeg's default, made explicit.
@@ -224,6 +224,7 @@ def target(output: str | os.PathLike[str], container_format: str | None = None) 
     """
     _check_type("an output", output, f"an Encoder for each, or {argument('options.f', 'tee')}")
     if isinstance(output, str):
+        output = without_scheme(output)
         if output == "-" or re.fullmatch(r"pipe:\d*", output):
             return _pipe(output)
         if _URL.match(output) or (
@@ -258,9 +259,9 @@ def source(path_or_url: str | os.PathLike[str]) -> str:
         TypeError: it is neither a `str` nor a path.
     """
     _check_type("an input", path_or_url, "a Decoder (or probe) for each file")
-    if is_url(path_or_url):
-        return os.fspath(path_or_url)
-    path = os.fspath(path_or_url)
+    path = without_scheme(os.fspath(path_or_url))
+    if isinstance(path_or_url, str) and is_url(path):
+        return path
     check_path(path)
     # Not through Path, which would make the file clip.mp4 of "clip.mp4/", for which the system raises an error.
     if stat.S_ISDIR(os.stat(path).st_mode):  # noqa: PTH116

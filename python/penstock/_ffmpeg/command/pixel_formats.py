@@ -15,7 +15,11 @@ from penstock._ffmpeg.program import capabilities
 from penstock._ffmpeg.program.capabilities import find_ffmpeg
 from penstock._ffmpeg.program.messages import listing_arguments
 from penstock._formats.pixel_formats import PIXEL_FORMATS, in_order, is_float, planes_of, sample_bytes_of
+from penstock._platform.descriptors import zeros
 from penstock.errors import EncoderError
+
+# Chosen: more than any format has, with its padding.
+_MOST_BYTES = 64
 
 
 class DefaultFormat(str):
@@ -111,7 +115,7 @@ def _bytes_by_ffmpeg(program: str, pixel_format: str, width: int, height: int) -
     listing = capabilities.stdout_of(
         program,
         *("-f", "rawvideo", "-pixel_format", pixel_format, "-video_size", f"{width}x{height}"),
-        *("-i", "/dev/zero", "-frames:v", "1", "-c:v", "copy", *listing_arguments()),
+        *("-i", zeros(width * height * _MOST_BYTES), "-frames:v", "1", "-c:v", "copy", *listing_arguments()),
     )
     packet = re.search(r"^0,(?: *\d+,){3} *(\d+), *0x", listing, re.MULTILINE)
     if packet is None:

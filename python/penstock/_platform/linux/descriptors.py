@@ -10,8 +10,11 @@ import termios
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+
+Source = TypeVar("Source")
 
 BINARY = 0
 """The flag of os.open for bytes as they are."""
@@ -46,6 +49,20 @@ def pipe_capacity(fd: int) -> int:
 def unread_bytes(fd: int) -> int:
     """Bytes in a pipe that weren't read yet."""
     return int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+untaken_bytes = unread_bytes
+"""By the writing end of a pipe, bytes of it that its reader hasn't taken."""
+
+
+def tells_of_no_reader(error: OSError, fd: int) -> bool:
+    """Whether a write failed because the pipe has no reader."""
+    return isinstance(error, BrokenPipeError)
+
+
+def zeros(_nbytes: int) -> str:
+    """The path of a file that has so many zeros, or more, for other programs."""
+    return "/dev/zero"
 
 
 def grow_pipe(fd: int, nbytes: int) -> None:
@@ -83,6 +100,16 @@ def url_of(fd: int) -> str:
 def for_libav(fd: int) -> str:
     """What libav opens to read a descriptor to its end."""
     return f"pipe:{fd}"
+
+
+def path_of_standard_input() -> str:
+    """The file that is this program's standard input, if it is one, for other programs."""
+    return os.path.realpath("/dev/stdin")
+
+
+def named(name: Source) -> Source | int:
+    """A descriptor, if the system has no file of that name that leads to it."""
+    return name
 
 
 def in_memory(pieces: Iterable[bytes | memoryview]) -> int:

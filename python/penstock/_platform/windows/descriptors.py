@@ -15,13 +15,19 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from ctypes import wintypes
+from functools import cache
 from io import FileIO
 from pathlib import Path
+from typing import TypeVar
 
 assert sys.platform == "win32"
 
 _final_path = ctypes.WinDLL("kernel32", use_last_error=True).GetFinalPathNameByHandleW
 _final_path.argtypes = (wintypes.HANDLE, wintypes.LPWSTR, wintypes.DWORD, wintypes.DWORD)
+_query_object = ctypes.WinDLL("ntdll").NtQueryObject
+_query_object.argtypes = (wintypes.HANDLE, wintypes.ULONG, wintypes.LPVOID, wintypes.ULONG, wintypes.LPVOID)
+# "PUBLIC_OBJECT_BASIC_INFORMATION", of which the second word has the rights, and "File Access Rights Constants".
+_FACTS, _READ_DATA, _WRITE_DATA = 14, 1, 2 | 4
 _PATH_CHARACTERS = 1 << 15
 # Chosen: adds little to a wait, and keeps no processor busy.
 _LOOK_S = 0.002
@@ -29,13 +35,21 @@ _LOOK_S = 0.002
 #: The paths of files that `in_memory` has made, by their descriptors.
 _temporary: dict[int, str] = {}
 
+Source = TypeVar("Source")
+# What commands call their standard input.
+_STDIN = "/dev/stdin"
+
 BINARY = os.O_BINARY
 """The flag of os.open for bytes as they are."""
 
 
 def duplicate(fd: int) -> int:
-    """A duplicate with a number above 2, which other programs don't inherit."""
+    """A duplicate with a number above 2, which other programs don't inherit. Its bytes are as they are.
+
+    The caller may have opened the original as text: the C library then ends a read at a byte 0x1A.
+    """
     copy = os.dup(fd)
+    msvcrt.setmode(copy, os.O_BINARY)
     return copy if copy > 2 else above_standard(copy)
 
 
@@ -49,12 +63,11 @@ def above_standard(fd: int) -> int:
 
 
 def is_open_for(fd: int, use: str) -> bool:
-    """Whether a descriptor is open for ``"reading"`` or ``"writing"``. Raises OSError if it is closed.
-
-    The C library doesn't say for which, and the native module finds out.
-    """
-    os.fstat(fd)
-    return True
+    """Whether a descriptor is open for ``"reading"`` or ``"writing"``. Raises OSError if it is closed."""
+    facts = (wintypes.DWORD * _FACTS)()
+    if _query_object(msvcrt.get_osfhandle(fd), 0, facts, ctypes.sizeof(facts), None):
+        return True  # the system doesn't tell
+    return bool(facts[1] & (_READ_DATA if use == "reading" else _WRITE_DATA))
 
 
 def pipe_capacity(fd: int) -> int:
@@ -66,6 +79,16 @@ def unread_bytes(fd: int) -> int:
     """Bytes in a pipe that weren't read yet."""
     available, _ = _winapi.PeekNamedPipe(msvcrt.get_osfhandle(fd), 0)
     return available
+
+
+def untaken_bytes(fd: int) -> int:
+    """Windows doesn't tell a pipe's writing end how much was read: what the pipe has had counts as taken."""
+    return 0
+
+
+def tells_of_no_reader(error: OSError, fd: int) -> bool:
+    """Whether a write failed because the pipe has no reader, for which the C library has no number of its own."""
+    return error.errno in (errno.EPIPE, errno.EINVAL) and stat.S_ISFIFO(os.fstat(fd).st_mode)
 
 
 def grow_pipe(fd: int, nbytes: int) -> None:
@@ -95,10 +118,25 @@ def write(fd: int, data: bytes | memoryview) -> int:
     try:
         return os.write(fd, data)
     except OSError as error:
-        # The C library has no number of its own for a pipe whose reader has gone.
-        if error.errno == errno.EINVAL and stat.S_ISFIFO(os.fstat(fd).st_mode):
+        if tells_of_no_reader(error, fd):
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from error
         raise
+
+
+def zeros(nbytes: int) -> str:
+    """The path of a file that has so many zeros, or more, for other programs. It is removed at exit."""
+    path = _file_of_zeros()
+    if os.stat(path).st_size < nbytes:  # noqa: PTH116 - a str
+        os.truncate(path, nbytes)
+    return path
+
+
+@cache
+def _file_of_zeros() -> str:
+    fd, path = tempfile.mkstemp(prefix="penstock-")
+    os.close(fd)
+    atexit.register(Path(path).unlink, missing_ok=True)
+    return path
 
 
 def url_of(fd: int) -> str:
@@ -107,6 +145,19 @@ def url_of(fd: int) -> str:
     if not _final_path(msvcrt.get_osfhandle(fd), name, _PATH_CHARACTERS, 0):
         raise ctypes.WinError(ctypes.get_last_error())
     return f"file:{name.value.removeprefix(chr(92) * 2 + '?' + chr(92))}"
+
+
+def path_of_standard_input() -> str:
+    """The file that is this program's standard input, if it is one, for other programs."""
+    try:
+        return url_of(0).removeprefix("file:")
+    except OSError:
+        return _STDIN
+
+
+def named(name: Source) -> Source | int:
+    """A descriptor, if the system has no file of that name that leads to it."""
+    return 0 if name == _STDIN else name
 
 
 def for_libav(fd: int) -> FileIO:

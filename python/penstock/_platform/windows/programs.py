@@ -126,6 +126,7 @@ class Channel:
 
     Attributes:
         ours: our end.
+        number_of_ours: its number, also after it was closed.
         number: none.
         url: its end, for FFmpeg.
         path: its end, for programs that open files.
@@ -136,7 +137,8 @@ class Channel:
         self._handle, self.path = _named_pipe(_winapi.PIPE_ACCESS_INBOUND)
         self.url = self.path
         self.ours = FileIO(msvcrt.open_osfhandle(self._handle, os.O_RDONLY), "rb")
-        _channels[self.ours.fileno()] = self
+        self.number_of_ours = self.ours.fileno()
+        _channels[self.number_of_ours] = self
 
     def connect(self) -> None:
         """Waits until the program has opened it, or `let_go` was called."""
@@ -208,6 +210,7 @@ class Program:
         env: Mapping[str, str] | None = None,
     ) -> None:
         assert not inherited, "Windows programs inherit no descriptors"
+        self._channels = channels
         self._job = _kernel32.CreateJobObjectW(None, None)
         self._popen = subprocess.Popen(
             command,
@@ -245,9 +248,9 @@ class Program:
             thread.start()
         status = self._popen.wait()
         ended(_like_linux(status))
-        for pipe in pipes:
-            if (channel := _channels.pop(pipe.fileno(), None)) is not None:
-                channel.let_go()
+        for channel in self._channels:  # also those that others read
+            _channels.pop(channel.number_of_ours, None)
+            channel.let_go()
         until_s = time.monotonic() + grace_s
         for thread in threads:
             thread.join(max(0, until_s - time.monotonic()))

@@ -24,6 +24,7 @@ from penstock._encoding.request import Request
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.pixel_formats import SOURCE
 from penstock._ffmpeg.command.settings import DecoderSettings
+from penstock._platform import descriptors
 from penstock.cli.conversion import Conversion
 from penstock.cli.failures import as_click_errors, name_options_in_messages
 from penstock.cli.names import FIFO_PREFIX, STANDARD, as_path
@@ -145,7 +146,7 @@ def _conversions(
     inputs: Sequence[str], output: str, suffix: str | None, settings: Mapping[str, Any]
 ) -> list[Conversion]:
     """What is to be done, with each output that an `Encoder` can write to, as far as that is known."""
-    is_folder = output.endswith("/") or Path(output).is_dir()
+    is_folder = output.endswith(("/", os.sep)) or Path(output).is_dir()
     if len(inputs) > 1 and not is_folder:
         raise click.UsageError(
             f"several INPUTs need a folder as OUTPUT, which {show_name(output)} is not. If it's missing, create it "
@@ -184,7 +185,7 @@ def _source(name: str, *, is_alone: bool) -> str:
         )
     if name == STANDARD:
         # FFmpeg opens a file once more for its audio, and has another standard input.
-        path = os.path.realpath("/dev/stdin")
+        path = descriptors.path_of_standard_input()
         return path if Path(path).is_file() else "/dev/stdin"
     name = name.removeprefix(FIFO_PREFIX)
     # Both raise if it is missing.
@@ -194,8 +195,8 @@ def _source(name: str, *, is_alone: bool) -> str:
 
 def _inside(folder: str, source: str, suffix: str) -> str:
     """The name of the output in the folder."""
-    path = source.partition("?")[0] if endpoints.is_url(source) else source
-    stem = PurePosixPath(path).stem
+    is_url = endpoints.is_url(source)
+    stem = PurePosixPath(source.partition("?")[0]).stem if is_url else Path(source).stem
     if not stem or source == STANDARD:
         raise click.UsageError(f"{show_name(source)} has no name for its output. Pass a file as OUTPUT")
     return str(Path(folder, f"{stem}.{suffix.removeprefix('.')}"))
