@@ -6,8 +6,8 @@
 # Penstock's renders drop that packet where the container has no room for priming, and go through NUT in between, which
 # keeps nothing of the priming (`rendering/join.py`).
 #
-# Seen for 2 s of mono of 48,000 Hz, which are 96,000 samples. The encoder pads the last packet to 96,256, and version 9.0.2 cuts
-# the padding where the file states it.
+# Seen for 2 s of mono of 48,000 Hz, which are 96,000 samples. The encoder pads the last packet to 96,256, and version
+# 9.0.2 cuts the padding where the file states it.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
