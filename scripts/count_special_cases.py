@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from scripts.arguments import PLACES
 from scripts.check_imports import everywhere, package_graph, upward
 
 CONTAINERS = """
@@ -107,9 +108,17 @@ def places(module: str, source: str, renamed: set[str]) -> Iterator[Place]:
         elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
             word = node.id if isinstance(node, ast.Name) else node.attr
             name = word if word in renamed - own else ""
-        if name and name not in seen:
+        if name and name not in seen and not is_written(module, node, parents):
             seen.add(name)
             yield Place(module, node.lineno, name, kind(node, parents) or comment(node, parents, lines))
+
+
+def is_written(module: str, node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Whether a literal is a default in a signature that `scripts.arguments` writes."""
+    arguments = parents[node]
+    function = getattr(parents.get(arguments), "name", "")
+    signatures = ((place.file, place.function.rpartition(".")[2]) for place in PLACES)
+    return isinstance(arguments, ast.arguments) and (module, function) in signatures
 
 
 def kind(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> str:

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
+from av.error import FFmpegError as LibavError
 
 from penstock._decoding.mixing import Kind, Mixer, SampleForm, first_of
 from penstock._decoding.open_sound import OpenSound
@@ -231,7 +232,11 @@ class PlacedSound:
     def _has_jumps(self) -> bool:
         """Whether a seek may lead anywhere, because times begin again."""
         chosen = self._chosen
-        if (listed := self._listed) is None:
+        try:
+            listed = self._listed
+        except LibavError:  # as where a part has other channels
+            return True
+        if listed is None:
             may_jump = times_may_jump(chosen.media.container) and not endpoints.is_path(chosen.opened.url)
             return chosen.container.has_pages or may_jump
         path = endpoints.without_protocol(chosen.opened.url)

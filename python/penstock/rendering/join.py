@@ -136,7 +136,7 @@ def join_chunks(plan: Plan, storage: Storage) -> JoinReport:
 
 
 def _join(plan: Plan, storage: Storage, part: Path) -> tuple[str, ...]:
-    packets = part.with_name(f"{part.name}.nut")
+    packets = part.with_name(f"{part.name}.packets")
     try:
         *sound, errors = _sound_arguments(plan, part, packets)
         session = JoinSession(plan, part, sound)
