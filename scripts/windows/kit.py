@@ -38,6 +38,8 @@ RUST = (
         "binutils-mingw-w64-x86-64=2.40-2+10*",
         "mingw-w64-x86-64-dev=10.0.*",
     ),
+    # What these need is named, too: where `make check` has installed MinGW, apt would leave it out.
+    *("gcc-mingw-w64-base=12.2.*", "gcc-mingw-w64-x86-64-win32-runtime=12.2.*", "mingw-w64-common=10.0.*"),
 )
 #: The second has the locale C.UTF-8, without which Wine's files have names of ASCII only.
 WINE = ("wine64=10.0*", "libc-bin")
