@@ -536,7 +536,6 @@ def test_ffmpegs_own_words_come_with_the_error(
     assert isinstance(error, RuntimeError)
 
 
-@pytest.mark.linux("signals in exit statuses")
 def test_killed_ffmpeg_raises_at_the_next_write(tmp_path: Path) -> None:
     encoder = make(tmp_path / "video.mp4", options={"preset": "ultrafast"})
     assert eventually(lambda: encoder.write(flat(0)) and encoder.frames_encoded > 0)
@@ -546,7 +545,7 @@ def test_killed_ffmpeg_raises_at_the_next_write(tmp_path: Path) -> None:
         for index in range(100_000):
             encoder.write(flat(index))
     error = caught.value
-    assert error.returncode == -signal.SIGKILL
+    assert abs(error.returncode) == signal.SIGKILL
     assert isinstance(error.__cause__, BrokenStreamError)
     assert seen <= error.frames < encoder.frames_submitted
     assert error.command[0] == find_ffmpeg()

@@ -29,7 +29,7 @@ def frame(index: int, channels: int = 3) -> Any:
     return np.stack(planes[:channels], axis=-1).astype(np.uint8)
 
 
-def written(path: Path, ffmpeg: str = "ffmpeg", frames: int = 6, **arguments: Any) -> Encoder:
+def written(path: Path, ffmpeg: str | None = None, frames: int = 6, **arguments: Any) -> Encoder:
     with Encoder(path, **{"fps": 20, "settings": EncoderSettings(ffmpeg=ffmpeg)} | arguments) as encoder:
         channels = 4 if arguments.get("pixel_format") == "rgba" else 3
         for index in range(frames):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-import shlex
 import signal
 import subprocess
 import warnings
@@ -36,6 +35,7 @@ from penstock import (
 )
 from penstock._ffmpeg.command.colors import holds_hdr_metadata
 from penstock._ffmpeg.command.settings import with_overrides
+from penstock._platform.paths import shell_word
 from penstock.video import AudioFile, Colors, EncoderSettings
 
 TIMES_S = [0.0, 0.1, 0.15, 0.5, 0.52, 1.7, 1.8, 4.0]
@@ -771,7 +771,7 @@ def test_the_line_that_keeps_the_audio_of_a_part_keeps_it_in_sync(
             encoder.write(frame, time_s=frame.time_s)
     assert encoder.report is not None
     [told] = [one for one in encoder.report.warnings if "audio" in one]
-    line = told.partition("made with: ")[2].replace("ffmpeg", shlex.quote(ffmpeg), 1)
+    line = told.partition("made with: ")[2].replace("ffmpeg", shell_word(ffmpeg), 1)
     subprocess.run(line, shell=True, check=True, cwd=tmp_path, capture_output=True)
     part, out = tmp_path / "part.mka", tmp_path / "b.mkv"
     with Decoder(source, start=1.3) as decoder, Encoder.like(decoder, out, audio=part) as encoder:

@@ -389,7 +389,8 @@ def test_other_containers_hold_audio_in_sync(tmp_path: Path, name: str) -> None:
 
 
 def test_ffmpeg_tee_writes_audio_to_several_outputs(tmp_path: Path) -> None:
-    outputs = f"[f=mp4]{tmp_path}/a.mp4|[f=matroska]{tmp_path}/a.mkv"
+    folder = tmp_path.as_posix()  # a list of outputs takes a backslash for an escape
+    outputs = f"[f=mp4]{folder}/a.mp4|[f=matroska]{folder}/a.mkv"
     options = {"f": "tee", "flags": "+global_header"}
     with Encoder(outputs, size=SIZE, fps=FPS, audio=INPUT, preset="ultrafast", options=options) as encoder:
         encoder.write_audio(claps(3))
@@ -738,7 +739,7 @@ def test_a_sound_that_breaks_off_is_an_error_and_the_picture_is_whole(tmp_path: 
 def test_ctrl_c_leaves_a_file_with_playable_video_and_audio(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.m4a", "aac", 20)
     script = """
-    import os, signal, sys, numpy as np, penstock
+    import signal, sys, numpy as np, penstock
     from penstock.video import AudioTrack
     sounds = [sys.argv[2], AudioTrack(48_000, 2)]
     with penstock.Encoder(sys.argv[1], size=(64, 48), fps=25, audio=sounds, preset="ultrafast") as encoder:
@@ -746,7 +747,7 @@ def test_ctrl_c_leaves_a_file_with_playable_video_and_audio(tmp_path: Path) -> N
             encoder.write(np.full((48, 64, 3), 255 if index % 25 == 0 else 0, np.uint8))
             encoder.write_audio(np.full((1920, 2), 0.5, np.float32))
             if index == 60:
-                os.kill(os.getpid(), signal.SIGINT)
+                signal.raise_signal(signal.SIGINT)
     """
     done = run_script(script, tmp_path / "a.mkv", source)
     assert done.returncode != 0 and b"KeyboardInterrupt" in done.stderr
@@ -779,7 +780,6 @@ def test_forked_child_does_not_affect_the_audio(tmp_path: Path) -> None:
     assert heard_s(tmp_path / "a.mkv", 1)[0] == pytest.approx([0, 1, 2], abs=0.05)
 
 
-@pytest.mark.linux("signals in exit statuses")
 def test_killed_ffmpeg_raises_at_the_next_write_audio(tmp_path: Path) -> None:
     source = sounded(tmp_path / "in.m4a", "aac", 20)
     encoder = Encoder(tmp_path / "a.mkv", size=SIZE, fps=FPS, audio=[source, INPUT])
@@ -788,7 +788,7 @@ def test_killed_ffmpeg_raises_at_the_next_write_audio(tmp_path: Path) -> None:
     with pytest.raises(EncoderError) as caught:
         for _ in range(100):
             encoder.write_audio(claps(1))
-    assert caught.value.returncode == -signal.SIGKILL
+    assert abs(caught.value.returncode) == signal.SIGKILL
     with pytest.raises(EncoderError):
         encoder.close()
     assert children() == set()

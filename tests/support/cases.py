@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import sys
 import time
@@ -76,6 +77,11 @@ def prefer_the_quickest() -> None:
     That is half of their time. Thorough tests use the system's, and clips are made by that in any case.
     """
     os.environ.setdefault("PENSTOCK_FFMPEG", ffmpegs()[0 if IS_THOROUGH else -1])
+
+
+def allowed(name: str) -> str:
+    """The name of a file without what Windows allows in none."""
+    return re.sub(r"[*:<>\n]", "", name) if sys.platform == "win32" else name
 
 
 def needs(ffmpeg: str, *codecs: str) -> None:

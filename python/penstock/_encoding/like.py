@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
-from shlex import quote
 from typing import Any, BinaryIO, cast
 
 from penstock._common.messages import argument
@@ -34,6 +33,7 @@ from penstock._ffmpeg.command.settings import (
 from penstock._ffmpeg.program.capabilities import encoder_pixel_formats, find_ffmpeg
 from penstock._formats import containers, encoders
 from penstock._formats.pixel_formats import canonical, has_alpha, of_channels, pixel_format_of
+from penstock._platform.paths import shell_word
 from penstock.errors import DecoderError
 
 #: The warning of what is not kept.
@@ -223,7 +223,7 @@ def lost_by_map(
     yield from _lost_streams(media, frames.video)
     if media.subtitles:
         codec = Output(output).facts.subtitle_encoder or "copy"
-        added = f"ffmpeg -i {quote(output)} -i {quote(media.path)} -map 0 -map 1:s -c copy -c:s {codec} NEW"
+        added = f"ffmpeg -i {shell_word(output)} -i {shell_word(media.path)} -map 0 -map 1:s -c copy -c:s {codec} NEW"
         yield f"subtitles. Add them with: {added}"
 
 
@@ -370,7 +370,7 @@ def _lost_sounds(
     # A copy would begin with the packet that the video's keyframe needs, and FFmpeg counts from the first timestamp.
     from_s = max(0.0, first_s - ((media.start_s or 0.0) - media.zero_s))
     track = 0 if media.best_audio is None else media.best_audio.index
-    cut = f"ffmpeg -ss {format_seconds(from_s)} -i {quote(media.path)} -map 0:{track} -c:a flac part.mka"
+    cut = f"ffmpeg -ss {format_seconds(from_s)} -i {shell_word(media.path)} -map 0:{track} -c:a flac part.mka"
     yield f"{lost}, because the decoder has a start. Pass {argument('audio', 'part.mka')}, made with: {cut}"
 
 

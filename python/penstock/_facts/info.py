@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from operator import itemgetter
-from shlex import quote
 from typing import TypeVar
 
 from penstock._common.notebook import HtmlTable, player, table
 from penstock._ffmpeg.command.colors import MATRIX_NAMES
 from penstock._ffmpeg.command.settings import Colors
 from penstock._formats import containers
+from penstock._platform.paths import shell_word
 from penstock.errors import DecoderError
 
 _Stream = TypeVar("_Stream", "MediaInfo.Video", "MediaInfo.Audio")
@@ -333,7 +333,7 @@ def check_no_grid(media: MediaInfo) -> None:
     if tiles := sum(video.is_tile for video in media.video):
         raise DecoderError(
             f"the picture in {media.path} is a grid of {tiles} tiles, which libav doesn't put together. Convert it "
-            f"with a recent FFmpeg: ffmpeg -i {quote(media.path)} OUT.png. Pass stream=0 for the first tile"
+            f"with a recent FFmpeg: ffmpeg -i {shell_word(media.path)} OUT.png. Pass stream=0 for the first tile"
         )
 
 

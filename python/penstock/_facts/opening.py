@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import av
@@ -26,6 +25,7 @@ from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._ffmpeg.program.process import is_unfinished
 from penstock._formats.containers import LEADING_ELSEWHERE, known
 from penstock._formats.pixel_formats import PLAYABLE
+from penstock._platform.paths import shell_word
 from penstock.errors import DecoderError, StalledError
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def _refusal(source: str, path: str, confined: list[str], reason: str) -> Decode
     if is_segment(endpoints.without_protocol(source)):
         return DecoderError(
             f"{path} is a segment of an MP4 stream, without the initialization segment before it. Read both as one "
-            f"file: cat INIT.mp4 {quote(path)} > OUT.mp4"
+            f"file: cat INIT.mp4 {shell_word(path)} > OUT.mp4"
         )
     try:
         program = find_decoding_ffmpeg()

@@ -1,9 +1,10 @@
-"""What a path must not be on one system."""
+"""What a path must not be on one system, and how it's written there."""
 
 from __future__ import annotations
 
 import ntpath
 import re
+import shlex
 import sys
 
 
@@ -20,6 +21,11 @@ def check_path(path: str, *, platform: str = sys.platform) -> None:
             f"{path!r} names a stream inside of a file, or a place on another drive. Pass a path whose only ':' "
             "follows the letter of a drive, such as 'C:/videos/clip.mp4'"
         )
+
+
+def shell_word(text: str, *, platform: str = sys.platform) -> str:
+    """The text as one word of a command, for people. Windows' shells know no single quotes, and its names no double."""
+    return f'"{text}"' if platform == "win32" else shlex.quote(text)
 
 
 def without_scheme(name: str, *, platform: str = sys.platform) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import click
 from penstock._common.messages import argument_format, show_name
 from penstock._common.reports import DecoderStats, EncoderStats
 from penstock._ffmpeg.program.messages import without_components
+from penstock._platform.paths import shell_word
 from penstock.errors import FFmpegError, FFmpegWarning, PenstockError
 
 #: How many of FFmpeg's lines are shown. The first ones name the cause, the others its consequences.
@@ -78,6 +78,6 @@ def _option(name: str, value: object) -> str:
     if isinstance(value, tuple):
         written = ("x" if name == "size" else ",").join("" if one is None else f"{one:g}" for one in value)
     if group == "options" and key != "f":
-        return f"--option {key}={written if value is ... else shlex.quote(written)}"
+        return f"--option {key}={written if value is ... else shell_word(written)}"
     option = {"options": "format", "colors": f"color-{key}"}.get(group, name)
     return f"--{option.replace('_', '-')}{'' if value is True or value is ... else f' {written}'}"
