@@ -50,8 +50,8 @@ hypothesis.settings.load_profile("penstock")
 
 def _is_isolated(item: pytest.Item) -> bool:
     """Whether one of the case's parameters has the option that only Linux has."""
-    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    return any(isinstance(value, dict) and value.get("isolated") for value in values)
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return any(value.get("isolated") for value in (params, *params.values()) if isinstance(value, dict))
 
 
 @pytest.hookimpl(tryfirst=True)

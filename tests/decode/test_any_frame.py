@@ -667,21 +667,20 @@ def test_fifo_refuses_frames_by_index(video: Path, tmp_path: Path) -> None:
         decoder[0]
 
 
-@pytest.mark.linux("signals to programs")
 def test_signal_handler_closes_a_decoder_that_its_thread_is_reading(tmp_path: Path) -> None:
     def closes(*_: object) -> None:
         with pytest.raises(RuntimeError):
             decoder[0]
         decoder.close()
 
-    before = signal.signal(signal.SIGUSR1, closes)
+    before = signal.signal(signal.SIGTERM, closes)
     really = OpenVideo.decode
     sent: list[object] = []
 
     def decode(video: OpenVideo, packet: Any) -> Any:
         sent.append(packet)
         if len(sent) == 8:
-            signal.raise_signal(signal.SIGUSR1)
+            signal.raise_signal(signal.SIGTERM)
         return really(video, packet)
 
     try:
@@ -690,7 +689,7 @@ def test_signal_handler_closes_a_decoder_that_its_thread_is_reading(tmp_path: Pa
             with pytest.raises(ClosedError):
                 decoder.batch(range(30))
     finally:
-        signal.signal(signal.SIGUSR1, before)
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_frame_by_index_raises_after_the_file_is_replaced(video: Path, tmp_path: Path) -> None:

@@ -118,6 +118,7 @@ def test_windows_are_slices_of_the_whole(name: str, options: dict[str, Any], fol
         assert np.abs(got.astype(float) - expected).max() <= 1e-6
 
 
+@pytest.mark.linux("isolated=True")
 @pytest.mark.parametrize("name", a_few([*SOUNDS], 5))
 def test_isolated_audio_is_that_of_this_process(name: str, folder: Path) -> None:
     path = made(folder, name)
@@ -385,36 +386,34 @@ def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def with_signal(self: PlacedSound, begin: int, stop: int | None) -> Iterator[Any]:
         for number, block in enumerate(blocks(self, begin, stop)):
             if number == 0 and not begin:
-                signal.raise_signal(signal.SIGUSR1)
+                signal.raise_signal(signal.SIGTERM)
             yield block
 
     monkeypatch.setattr(PlacedSound, "blocks", with_signal)
-    before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     yield
-    signal.signal(signal.SIGUSR1, before)
+    signal.signal(signal.SIGTERM, before)
 
 
-@pytest.mark.linux("signals to programs")
 @pytest.mark.usefixtures("interrupted")
 def test_a_signal_handler_can_close_the_decoder_that_reads(folder: Path) -> None:
     audio = AudioDecoder(made(folder, "a.flac"))
-    signal.signal(signal.SIGUSR1, lambda *_: audio.close())
+    signal.signal(signal.SIGTERM, lambda *_: audio.close())
     with pytest.raises(ClosedError):
         audio.read_all()
 
 
-@pytest.mark.linux("signals to programs")
 @pytest.mark.usefixtures("interrupted")
 def test_no_sample_is_lost_if_a_signal_handler_raises(folder: Path) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     samples, _ = whole(made(folder, "a.flac"), dtype="int16")
-    signal.signal(signal.SIGUSR1, interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
     with AudioDecoder(made(folder, "a.flac"), dtype="int16") as audio:
         with pytest.raises(KeyboardInterrupt):
             audio.read_all()
-        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         assert np.array_equal(audio.read_all(), samples)
 
 

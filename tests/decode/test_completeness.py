@@ -18,7 +18,7 @@ from typing import Any
 import av
 import numpy as np
 import pytest
-from support.cases import a_few
+from support.cases import ISOLATED, a_few
 from support.clips import FFV1, H264, H264_B, VP9, Clip, as_, clip, moving, sound
 from support.clips import _make as make
 from support.engines import by_program
@@ -521,8 +521,8 @@ def test_words_of_a_demuxer_about_a_tag_are_no_damage(tmp_path: Path) -> None:
     path = tmp_path / "long.flv"
     streams = ("-f", "lavfi", "-i", "testsrc=s=64x48:r=25:d=1", "-f", "lavfi", "-i", "sine=d=1")
     ffmpeg(*streams, "-metadata", f"comment={'a' * 1500}", "-c:v", "libx264", "-c:a", "aac", path)
-    for options in ({"filters": "hflip"}, {"isolated": True}):
-        with Decoder(path, **options) as decoder:  # type: ignore[arg-type]
+    for options in ({"filters": "hflip"}, *ISOLATED):
+        with Decoder(path, **options) as decoder:
             assert len(list(decoder)) == 25
     with AudioDecoder(path) as audio:
         assert len(audio.read_all()) >= 44100

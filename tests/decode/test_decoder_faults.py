@@ -22,7 +22,7 @@ from support.engines import BY_PROGRAM, by_program
 from support.engines import engine as engine
 from support.media import ffmpeg
 from support.media import nothing_is_left as nothing_is_left
-from support.processes import has_ended, run_script, script, start_script, succeeded
+from support.processes import has_ended, processes, run_script, script, start_script, succeeded
 from support.this_process import are_asleep, libav_threads, open_fds
 
 from penstock import ClosedError, Decoder, DecoderError, StalledError
@@ -40,7 +40,7 @@ CORRUPT = {"corrupt_mkv": "h264_mkv", "corrupt_ts": "h264_ts"}
 
 def is_there(pid: int) -> bool:
     """Whether the process exists, if only as a zombie."""
-    return Path(f"/proc/{pid}").exists()
+    return pid in processes()
 
 
 def whole(name: str) -> list[np.ndarray]:
@@ -483,6 +483,7 @@ def cpu_ticks(pid: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
+@pytest.mark.linux("/proc")
 def test_ffmpeg_waits_for_a_slow_caller() -> None:
     with Decoder(clip("long"), size=(1280, 720), settings=by_program(queue_items=2)) as decoder:
         next(decoder)
@@ -499,6 +500,7 @@ def test_ffmpeg_waits_for_a_slow_caller() -> None:
         assert stats.frames_read <= 1 + 2 + 1 and stats.frames_delivered == 1
 
 
+@pytest.mark.linux("sched_getaffinity")
 def test_policies_apply_to_the_reader_and_to_ffmpeg() -> None:
     policy = ThreadPolicy(priority="normal", cpus=sorted(os.sched_getaffinity(0))[:1])
     with Decoder(clip("long"), settings=DecoderSettings(policy=policy, ffmpeg_policy=policy)) as decoder:
@@ -651,7 +653,6 @@ def test_ctrl_c_right_after_a_read_took_the_lock_releases_the_lock() -> None:
         assert [frame.index for frame in decoder] == list(range(1, 30))
 
 
-@pytest.mark.linux("signals to programs")
 @WITHIN
 @pytest.mark.usefixtures("waited")
 def test_signal_handler_can_close_a_decoder_during_a_read(
@@ -660,18 +661,17 @@ def test_signal_handler_can_close_a_decoder_during_a_read(
     fds, threads = open_fds(), libav_threads()
     decoder = Decoder(clip("long"))
     next(decoder)
-    before = signal.signal(signal.SIGUSR1, lambda *_: decoder.close())
+    before = signal.signal(signal.SIGTERM, lambda *_: decoder.close())
     try:
-        _Signals(monkeypatch, kind, name, signal.SIGUSR1)
+        _Signals(monkeypatch, kind, name, signal.SIGTERM)
         with pytest.raises(ClosedError):
             list(decoder)
     finally:
-        signal.signal(signal.SIGUSR1, before)
+        signal.signal(signal.SIGTERM, before)
     assert decoder.closed and 0 < decoder.stats.frames_delivered < 600
     assert eventually(lambda: (open_fds(), libav_threads()) == (fds, threads))
 
 
-@pytest.mark.linux("signals to programs")
 def test_a_signal_handler_that_reads_is_refused_and_takes_no_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[BaseException] = []
 
@@ -681,12 +681,12 @@ def test_a_signal_handler_that_reads_is_refused_and_takes_no_frame(monkeypatch: 
         said.append(caught.value)
 
     with Decoder(clip("h264_mkv")) as decoder:
-        before = signal.signal(signal.SIGUSR1, read)
+        before = signal.signal(signal.SIGTERM, read)
         try:
-            _Signals(monkeypatch, OpenVideo, "decode", signal.SIGUSR1)
+            _Signals(monkeypatch, OpenVideo, "decode", signal.SIGTERM)
             assert [frame.index for frame in decoder] == list(range(30))
         finally:
-            signal.signal(signal.SIGUSR1, before)
+            signal.signal(signal.SIGTERM, before)
     assert said
 
 

@@ -24,6 +24,7 @@ from support.cases import PATIENCE_S
 from support.clips import clip
 from support.media import nothing_is_left as nothing_is_left
 from support.processes import run_script, succeeded
+from support.streams import CAT
 from support.this_process import open_fds
 
 from penstock import AudioDecoder, Decoder, DecoderError, probe
@@ -179,8 +180,9 @@ def test_object_that_is_no_source_is_refused(given: Any, error: type[Exception],
             call(given)
 
 
-def cat(path: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(["cat", str(path)], stdout=subprocess.PIPE)
+def cat(path: Path, stdout: Any = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    with path.open("rb") as file:
+        return subprocess.Popen(CAT, stdin=file, stdout=stdout)
 
 
 def through_popen(path: Path, _folder: Path) -> Any:
@@ -189,7 +191,7 @@ def through_popen(path: Path, _folder: Path) -> Any:
 
 def through_descriptor(path: Path, _folder: Path) -> Any:
     read, write = os.pipe()
-    subprocess.Popen(["cat", str(path)], stdout=write)
+    cat(path, write)
     os.close(write)
     return read
 
@@ -202,12 +204,17 @@ def through_fifo(path: Path, folder: Path) -> Any:
 
 def through_socket(path: Path, _folder: Path) -> Any:
     ours, theirs = socket.socketpair()
-    subprocess.Popen(["cat", str(path)], stdout=theirs)
+    cat(path, theirs)
     theirs.close()
     return ours
 
 
-SEQUENTIAL = [through_popen, through_descriptor, through_fifo, through_socket]
+SEQUENTIAL = [
+    through_popen,
+    through_descriptor,
+    through_fifo,
+    pytest.param(through_socket, marks=pytest.mark.linux("sockets as descriptors")),
+]
 
 
 @pytest.mark.parametrize("through", SEQUENTIAL)
@@ -278,7 +285,7 @@ def test_forked_child_holds_no_pipe_open() -> None:
 
 
 def test_descriptor_of_no_file_says_how_to_read_a_camera() -> None:
-    with Path("/dev/null").open("rb") as null, pytest.raises(ValueError) as caught:
+    with Path(os.devnull).open("rb") as null, pytest.raises(ValueError) as caught:
         Decoder(null.fileno())
     assert "/dev/video0" in str(caught.value)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import ISOLATED
 from support.engines import by_program
 from support.media import ffmpeg
 
@@ -157,7 +158,7 @@ def test_impossible_parts_are_refused_at_the_call(short: Path, options: dict[str
 
 
 def test_times_are_those_of_the_frames(gaps: Path) -> None:
-    for options in ({}, {"start": 0.7}, {"start": 0.05, "end": 2.25}, {"count": 3}, {"isolated": True}):
+    for options in ({}, {"start": 0.7}, {"start": 0.05, "end": 2.25}, {"count": 3}, *ISOLATED):
         frames = all_of(gaps, **options)
         with Decoder(gaps, **options) as decoder:
             assert decoder.times_s.dtype == np.float64

@@ -273,6 +273,7 @@ def test_a_fork_leaves_its_jobs_to_the_parent_and_the_child_makes_its_own(thread
     succeeded(run_script(FORKING.replace("{threads}", str(threads))))
 
 
+@pytest.mark.linux("sched_getaffinity")
 def test_the_threads_are_few_and_serve_all_converters() -> None:
     code = """
     from penstock._native import _PlaneConverter
@@ -290,6 +291,7 @@ def test_the_threads_are_few_and_serve_all_converters() -> None:
     succeeded(run_script(code.replace("{threads}", str(threads))))
 
 
+@pytest.mark.linux("sched_getaffinity")
 def test_a_process_with_one_cpu_makes_frames_without_threads() -> None:
     code = """
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})

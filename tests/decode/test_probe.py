@@ -280,21 +280,21 @@ class TestFiles:
         [video] = probe(clip("h264")).video
         assert (video.mastering_display, video.content_light) == (None, None)
 
-    @pytest.mark.linux("files in /dev")
     def test_channels_described_by_the_file_are_read(self, tmp_path: Path) -> None:
         """PyAV 18 ended the process."""
-        command = (find_ffmpeg(), "-v", "error", "-f", "f32le", "-ar", "8000", "-ac", "6", "-i", "/dev/zero")
-        subprocess.run([*command, "-t", "0.1", tmp_path / "v.aiff"], check=True)
+        command = (find_ffmpeg(), "-v", "error", "-f", "f32le", "-ar", "8000", "-ac", "6", "-i", "-")
+        subprocess.run([*command, tmp_path / "v.aiff"], input=bytes(6 * 4 * 800), check=True)
         program = "import sys\nfrom penstock import probe\nfor _ in range(100): info = probe(sys.argv[1])"
         counted = f"{program}\nprint(info.audio[0].channels)"
         run = [sys.executable, "-c", counted, tmp_path / "v.aiff"]
-        assert subprocess.run(run, check=True, capture_output=True).stdout == b"6\n"
+        assert subprocess.run(run, check=True, capture_output=True).stdout.strip() == b"6"
 
-    @pytest.mark.linux("arguments that are no text")
     def test_tags_that_are_no_utf_8_get_replacement_characters(self, tmp_path: Path) -> None:
-        copied = ("-i", clip("h264"), "-c", "copy", "-metadata", b"title=a\xffb")
-        subprocess.run([find_ffmpeg(), "-v", "error", *copied, tmp_path / "v.mkv"], check=True)
-        assert probe(tmp_path / "v.mkv").tags["title"] == "a\ufffdb"
+        path = tmp_path / "v.mkv"
+        copied = ("-i", clip("h264"), "-c", "copy", "-metadata", "title=LATIN")
+        subprocess.run([find_ffmpeg(), "-v", "error", *copied, path], check=True)
+        path.write_bytes(path.read_bytes().replace(b"LATIN", b"LAT\xffN"))
+        assert probe(path).tags["title"] == "LAT\ufffdN"
 
     def test_file_url_is_accepted(self) -> None:
         assert probe(f"file://{clip('h264')}").video[0].frames == 30
@@ -344,17 +344,21 @@ class TestNoMedia:
         assert "moov atom not found" in caught.value.stderr
 
     def test_missing_paths_raise_the_builtin_errors(self, tmp_path: Path) -> None:
-        (tmp_path / "loop").symlink_to(tmp_path / "loop")
         for name, number in (
             (f"{tmp_path}/none.mp4", errno.ENOENT),
             ("", errno.ENOENT),
             (f"{tmp_path}/", errno.EISDIR),
-            (f"{clip('h264')}/", errno.ENOTDIR),
-            (f"{tmp_path}/loop", errno.ELOOP),
+            (f"{clip('h264')}/", errno.EINVAL if sys.platform == "win32" else errno.ENOTDIR),
         ):
             with pytest.raises(OSError) as caught:
                 probe(name)
             assert (caught.value.errno, caught.value.filename) == (number, name)
+
+    def test_a_link_to_itself_raises_the_builtin_error(self, tmp_path: Path) -> None:
+        (loop := tmp_path / "loop").symlink_to(loop)
+        with pytest.raises(OSError) as caught:
+            probe(loop)
+        assert (caught.value.errno, caught.value.filename) == (errno.ELOOP, str(loop))
 
     @pytest.mark.linux("modes of files")
     @pytest.mark.skipif(IS_ROOT, reason="root may read everything")

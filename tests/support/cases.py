@@ -38,6 +38,10 @@ IS_ROOT = sys.platform != "win32" and os.geteuid() == 0
 MODES = ["auto", "write"] if sys.platform == "win32" else ["auto", "write", "staged", "zero-copy"]
 
 
+ISOLATED: list[dict[str, Any]] = [] if sys.platform == "win32" else [{"isolated": True}]
+"""A decoder's option for a process of its own, where it has one."""
+
+
 PATIENCE_S = 60.0
 """How long a test waits for what must happen at all; how fast is nobody's claim."""
 

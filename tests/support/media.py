@@ -7,6 +7,7 @@ import functools
 import gc
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -82,8 +83,11 @@ def stopped(encoder: Encoder) -> Iterator[int]:
 
 
 def _ffmpeg(*arguments: str, program: str | None = None) -> subprocess.CompletedProcess[bytes]:
+    """Skips the test if this FFmpeg lacks an encoder."""
     command = [program or find_ffmpeg(), "-hide_banner", *arguments]
     result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=250)
+    if lacks := re.search(rb"Unknown encoder '.*'", result.stderr):
+        pytest.skip(lacks[0].decode())
     assert result.returncode == 0, result.stderr.decode()
     return result
 

@@ -72,20 +72,18 @@ def feed(data: bytes) -> int:
     return reader
 
 
+_COPY = "import shutil, sys; shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)"
+CAT = [sys.executable, "-c", _COPY] if sys.platform == "win32" else ["cat"]
+"""A program that copies what it gets."""
+
+
 @contextlib.contextmanager
 def from_process(data: bytes) -> Iterator[IO[bytes]]:
     """The output of a process that writes the data."""
-    copy = [
-        sys.executable,
-        "-c",
-        "import shutil, sys; shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)",
-    ]
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.seek(0)
-        with subprocess.Popen(
-            copy if sys.platform == "win32" else ["cat"], stdin=file, stdout=subprocess.PIPE
-        ) as process:
+        with subprocess.Popen(CAT, stdin=file, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             yield process.stdout
 
