@@ -33,7 +33,14 @@ def test_help_shows_every_command_with_the_first_line_of_its_own_help() -> None:
 
 @pytest.mark.parametrize(
     ("command", "count"),
-    [("convert", 5), ("decode", 6), ("encode", 6), ("probe", 3), ("relay", 1), ("tee", 1)],
+    [
+        ("convert", 5),
+        ("decode", 6),
+        ("encode", 6),
+        ("probe", 3),
+        ("relay", 1),
+        pytest.param("tee", 1, marks=pytest.mark.linux("Tee")),
+    ],
 )
 def test_help_has_examples_that_are_right_usage(tmp_path: Path, command: str, count: int) -> None:
     """What they name is not here: they can complain of nothing else."""
@@ -115,12 +122,12 @@ def test_what_is_printed_into_a_nonblocking_pipe_is_whole(number: int) -> None:
 
 def test_signal_is_deferred_while_a_command_starts() -> None:
     code = """
-import os, signal
+import signal
 from penstock.cli.signals import ending_by_signal, deferred
 
 with ending_by_signal():
     with deferred():
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
         print("begun", flush=True)
     print("never")
 """

@@ -18,6 +18,7 @@ from support.cases import PATIENCE_S, eventually
 from support.clips import clip
 from support.command_line import failed, ffmpegs_of, finish, printed, run, run_on_terminal, start
 from support.media import SIZE, ffmpeg, flat
+from support.processes import has_ended
 
 from penstock import Decoder, Encoder, probe
 
@@ -255,7 +256,6 @@ class TestRefusals:
         printed(run(*words, "--overwrite"))
         assert len(times_of(out / "other.mp4")) == len(TIMES_S)
 
-    @pytest.mark.linux("signals to programs")
     def test_two_at_the_same_output_are_refused(self, long: Path, source: Path, out: Path) -> None:
         with start("convert", long, out / "a.mp4") as process:
             assert eventually(lambda: left_of(out))
@@ -301,7 +301,6 @@ class TestRepeated:
 
 
 class TestEnds:
-    @pytest.mark.linux("/proc")
     def test_after_kill_9_the_same_command_makes_what_is_missing(
         self, source: Path, long: Path, out: Path
     ) -> None:
@@ -316,7 +315,7 @@ class TestEnds:
         before = (out / "in.mp4").stat()
         lines = lines_of(run(*words, "--json"))
         assert [(line["skipped"], line["error"]) for line in lines] == [(True, None), (False, None)]
-        assert eventually(lambda: not Path(f"/proc/{ffmpeg_id}").exists())
+        assert eventually(lambda: has_ended(ffmpeg_id))
         assert (out / "in.mp4").stat() == before and left_of(out) == ["in.mp4", "long.mp4"]
         with Decoder(out / "long.mp4") as decoder:
             assert sum(1 for _ in decoder) == 3000

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 from support.command_line import delivered, failed, printed, run, run_process, with_nothing_to_try
+from support.processes import script
 
 import penstock
 from penstock import _native, cpu
@@ -25,12 +26,6 @@ def shown(**environment: str) -> str:
 
 def told(**environment: str) -> dict[str, Any]:
     return json.loads(printed(run("info", "--json", env=os.environ | environment)))
-
-
-def program(path: Path, text: str) -> Path:
-    path.write_text(f"#!/bin/sh\n{text}")
-    path.chmod(0o755)
-    return path
 
 
 def test_info_text_has_every_part(tmp_path: Path) -> None:
@@ -55,7 +50,6 @@ def test_info_prints_ascii_on_an_ascii_terminal(tmp_path: Path) -> None:
     assert delivered(run_process("info", env=environment)).isascii()
 
 
-@pytest.mark.linux("/proc")
 def test_info_json_matches_the_machine() -> None:
     found, topology = told(PENSTOCK_FFMPEG="/nowhere/ffmpeg"), cpu.topology()
     assert found["schema"] == 1
@@ -69,15 +63,27 @@ def test_info_json_matches_the_machine() -> None:
     for level, applied in tried.items():
         granted = applied.priority == level
         assert (levels[level]["nice"], levels[level]["granted"]) == (applied.nice, granted)
-    pipes = found["pipes"]
+    in_nodes = sum(node.memory_bytes or 0 for node in topology.numa_nodes)
+    assert found["memory_bytes"] == pytest.approx(in_nodes, rel=0.01)
+    assert set(found["gl"]) == {"renderer", "vendor", "version", "error"}
+    assert (found["gl"]["renderer"] is None) == (found["gl"]["error"] is not None)
+
+
+@pytest.mark.linux("/proc")
+def test_info_json_has_the_sizes_and_methods_of_pipes() -> None:
+    pipes = machine.pipes()
     assert pipes["max_size_bytes"] == int(Path("/proc/sys/fs/pipe-max-size").read_text())
     reader, writer = penstock.pipes.make_pipe(capacity_bytes=pipes["wanted_bytes"])
     with reader, writer:
         assert pipes["granted_bytes"] == writer.capacity_bytes
     assert pipes["methods"].keys() == {"zero-copy", "relay", "copy", "tee"}
     assert pipes["methods"]["relay"] == {"method": "splice", "reason": "there is a pipe at one end"}
-    assert set(found["gl"]) == {"renderer", "vendor", "version", "error"}
-    assert (found["gl"]["renderer"] is None) == (found["gl"]["error"] is not None)
+
+
+@pytest.mark.skipif(sys.platform != "win32", reason="Linux has them")
+def test_info_of_windows_has_no_settings_of_a_linux_that_runs_wine() -> None:
+    assert machine.pipes()["max_size_bytes"] is None and machine.huge_pages()["transparent"] is None
+    assert machine.pipes()["methods"]["copy"]["method"] == "read-write"
 
 
 def test_info_json_lists_the_encoders_of_ffmpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +104,7 @@ def test_info_names_the_ffmpeg_of_listed_pairs(tmp_path: Path) -> None:
     wheel = pytest.importorskip("imageio_ffmpeg").get_ffmpeg_exe()
     environment = with_nothing_to_try(tmp_path)
     assert told(**environment)["ffmpeg"]["of_listed_pairs"] is None
-    program(tmp_path / "ffmpeg", "exit 3")
+    script(tmp_path / "ffmpeg", "exit 3")
     found = told(**environment | {"PATH": str(tmp_path), "PENSTOCK_FFMPEG": ""})["ffmpeg"]
     assert (found["path"], found["of_listed_pairs"]) == (str(tmp_path / "ffmpeg"), wheel)
 
@@ -124,7 +130,7 @@ def test_info_works_with_an_ffmpeg_that_fails(
     text: str, error: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "PATIENCE_S", 2.0)
-    path = program(tmp_path / "ffmpeg", text)
+    path = script(tmp_path / "ffmpeg", text)
     found = told(**with_nothing_to_try(tmp_path) | {"PENSTOCK_FFMPEG": str(path)})["ffmpeg"]
     assert found["encoders"] == [] and (found["error"] is None if error is None else error in found["error"])
     assert error is None or found["path"] == str(path)
@@ -135,7 +141,11 @@ def test_info_works_with_an_ffmpeg_that_fails(
     [
         ("raise ImportError('no module for you')", "no module for you"),
         ("def create_context(**_): raise Exception('no display')", "no display"),
-        ("import os; os.abort()", "was killed by SIGABRT"),
+        pytest.param(
+            "import os; os.abort()",
+            "was killed by SIGABRT",
+            marks=pytest.mark.linux("signals in exit statuses"),
+        ),
         ("import os; os._exit(0)", ""),
     ],
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.cases import eventually
 from support.clips import clip
-from support.command_line import failed, finish, printed, run, run_process, start
+from support.command_line import failed, finish, printed, run, run_process, start, text_of
 
 from penstock import probe
 from penstock._facts.info import clock
@@ -27,7 +27,7 @@ def refused(*arguments: object, status: int = 1) -> tuple[str, str]:
     """What a run that failed wrote to standard output, and to standard error."""
     done = run("probe", *arguments)
     failed(done, status)
-    return done.stdout.decode(), done.stderr.decode()
+    return text_of(done.stdout), text_of(done.stderr)
 
 
 class TestForPeople:
@@ -83,6 +83,7 @@ class TestForPeople:
             " " * 20
         )
 
+    @pytest.mark.linux("names with colons and line ends")
     def test_probe_escapes_control_characters_in_names(self, tmp_path: Path) -> None:
         path = tmp_path / "a\nb\x1b[2Jé.mp4"
         path.write_bytes(clip("h264").read_bytes())
@@ -145,7 +146,7 @@ class TestFailures:
         assert len(said.splitlines()) == 1
 
     def test_missing_file_and_folder_are_reported(self, tmp_path: Path) -> None:
-        assert refused(tmp_path / "none") == ("", f"Error: {tmp_path}/none: No such file or directory\n")
+        assert refused(tmp_path / "none") == ("", f"Error: {tmp_path / 'none'}: No such file or directory\n")
         assert refused(tmp_path) == ("", f"Error: {tmp_path}: Is a directory\n")
 
     def test_other_files_are_shown_if_one_file_fails(self) -> None:

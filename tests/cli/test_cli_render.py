@@ -135,6 +135,7 @@ def test_report_excludes_what_a_scene_prints(folder: Path) -> None:
     assert json.loads(render_(folder, "chunk", "plan.json", 0, "--json").stdout)["number"] == 0
 
 
+@pytest.mark.linux("descriptors that programs inherit")
 @pytest.mark.parametrize("wanted", ["--json", "--plan-only"])
 def test_closed_standard_output_is_an_error_if_a_report_is_wanted(folder: Path, wanted: str) -> None:
     command = "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, '-m', *sys.argv[1:]])"
@@ -162,7 +163,7 @@ def test_scene_that_raises_is_reported_with_frame_and_line(folder: Path) -> None
     said = failed(render_(folder, "scenes.py:broken", "video.mp4", *GIVEN))
     assert "failed 3 times: broken, frame 11: ValueError: no such star (" in said
     assert f"scenes.py:{SCENES[: SCENES.index('raise')].count(chr(10)) + 1})" in said
-    assert f"chunks are kept in {folder}/video.mp4.chunks. The same call continues from there" in said
+    assert f"chunks are kept in {folder / 'video.mp4.chunks'}. The same call continues from there" in said
     assert printed(render_(folder, "scenes.py:broken", "other.mp4", *GIVEN, "--plan-only", "plan.json")) == ""
     last = len(json.loads((folder / "plan.json").read_text())["lengths"]) - 1
     assert "broken, frame 11: ValueError" in failed(render_(folder, "chunk", "plan.json", last))
@@ -179,7 +180,7 @@ def test_signal_keeps_finished_chunks(folder: Path, number: signal.Signals, name
     status, said = finish(process)
     assert status == -number
     assert said.startswith(f"Error: {name}; ") and said.count("\n") == 1
-    assert f"chunks are kept in {folder}/video.mp4.chunks. The same call continues from there" in said
+    assert f"chunks are kept in {folder / 'video.mp4.chunks'}. The same call continues from there" in said
     assert started() == {} and not list(folder.rglob("*.part"))
     report = json.loads(delivered(render_(folder, "scenes.py:slow", "video.mp4", *given, "--json")))
     assert report["resumed"] > 1

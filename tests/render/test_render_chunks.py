@@ -145,7 +145,7 @@ def test_concurrent_render_of_the_same_output_is_refused(tmp_path: Path) -> None
                 refusals.append(str(error))
 
     penstock.render(scene, **settings(tmp_path), progress=again)
-    assert {f"another render is writing {tmp_path}/video.mp4" in one for one in refusals} == {True}
+    assert {f"another render is writing {tmp_path / 'video.mp4'}" in one for one in refusals} == {True}
     assert is_whole(tmp_path / "video.mp4")
 
 
@@ -193,7 +193,7 @@ def test_chunks_of_another_scene_are_rendered_again(tmp_path: Path) -> None:
     assert report.resumed == 0
     assert len(chunks(tmp_path)) > 0  # those of the first scene stay
     (said,) = report.warnings
-    assert f"{tmp_path}/video.mp4.chunks" in said
+    assert f"{tmp_path / 'video.mp4.chunks'}" in said
     again = penstock.render(scene, **settings(tmp_path), resume=False)
     assert (again.resumed, again.warnings) == (0, ())
     assert not (tmp_path / "video.mp4.chunks").exists()

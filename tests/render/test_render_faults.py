@@ -264,7 +264,6 @@ def half_done(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
         yield process
 
 
-@pytest.mark.linux("signals to programs")
 def test_ctrl_c_keeps_finished_chunks_and_leaves_no_process(tmp_path: Path) -> None:
     with half_done(tmp_path) as process:
         process.send_signal(signal.SIGINT)
@@ -321,7 +320,6 @@ def stopped_when_a_chunk_is_done(
     return stopped.value, done[0], held
 
 
-@pytest.mark.linux("signals to programs")
 @SLOW
 def test_ctrl_c_during_the_join_ends_ffmpeg(tmp_path: Path) -> None:
     stuck = script(

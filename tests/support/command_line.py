@@ -18,9 +18,20 @@ import pytest
 
 from penstock.cli import penstock_command
 from support.cases import PATIENCE_S
+from support.processes import Program
 from support.processes import succeeded as delivered
 from support.streams import ReaderThread
 from support.this_process import only_on_linux
+
+if sys.platform == "win32":
+    from support import windows
+
+    _HEARING = (
+        "from support.windows import hear_signals; from penstock.cli import main; hear_signals(); main()"
+    )
+    _PROGRAM = ("-c", _HEARING)
+else:
+    _PROGRAM = ("-m", "penstock")
 
 ENDING = [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")]
 if sys.platform != "win32":
@@ -114,8 +125,8 @@ def _feed(fd: int, data: bytes) -> None:
 def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
     """The command line in a process of its own."""
     settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    command = [sys.executable, "-m", "penstock", *map(str, arguments)]
-    return subprocess.Popen(command, **(settings | options))
+    command = [sys.executable, *_PROGRAM, *map(str, arguments)]
+    return Program(command, **(settings | options))
 
 
 def run_process(
@@ -137,17 +148,23 @@ def finish(process: subprocess.Popen[bytes]) -> tuple[int, str]:
     """The exit status of a process, and what it wrote to standard error."""
     with process:
         _, err = process.communicate(timeout=PATIENCE_S)
-    return process.returncode, err.decode()
+    return process.returncode, text_of(err)
+
+
+def text_of(data: bytes) -> str:
+    """What a program wrote, as Linux' would have."""
+    text = data.decode()
+    return windows.in_words_of_c(text.replace("\r\n", "\n")) if sys.platform == "win32" else text
 
 
 def printed(done: subprocess.CompletedProcess[bytes]) -> str:
     """`delivered` as text."""
-    return delivered(done).decode()
+    return text_of(delivered(done))
 
 
 def failed(done: subprocess.CompletedProcess[bytes], status: int = 1) -> str:
     """What a run that failed wrote to standard error, in one line: no traceback."""
-    stderr = done.stderr.decode()
+    stderr = text_of(done.stderr)
     assert (done.returncode, "Traceback" in stderr) == (status, False), stderr
     return " ".join(stderr.split())
 
@@ -204,7 +221,8 @@ def open_blocking(path: Path, mode: str) -> IO[bytes]:
 
 def ffmpegs_of(pid: int) -> list[int]:
     """The child processes of a process that run FFmpeg."""
-    only_on_linux("children of other processes stand in /proc")
+    if sys.platform == "win32":
+        return windows.children_named(b"ffmpeg", pid)
     found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):

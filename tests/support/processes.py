@@ -22,6 +22,10 @@ from support.this_process import are_asleep, only_on_linux, state
 if sys.platform == "win32":
     from support import windows
 
+    Program: type[subprocess.Popen[bytes]] = windows.Hearing
+else:
+    Program = subprocess.Popen
+
 # In the environment of all that the tests of this process start, and of what those start.
 _MARK = "PENSTOCK_TESTED_BY"
 
@@ -37,6 +41,9 @@ import os, signal, sys, threading, time
 import penstock
 sys.path.append({str(Path(__file__).parents[1])!r})
 from support.this_process import are_asleep, pixel_threads, threads, workers
+if sys.platform == "win32":
+    from support.windows import hear_signals
+    hear_signals()
 """
 
 
@@ -55,7 +62,7 @@ def start_script(code: str, *arguments: object, **options: object) -> subprocess
     no_warning = "ignore:This process:DeprecationWarning"
     command = [sys.executable, "-W", no_warning, "-c", program, *map(str, arguments)]
     settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, **(settings | options))
+    return Program(command, **(settings | options))
 
 
 def run_script(code: str, *arguments: object, **options: object) -> subprocess.CompletedProcess[bytes]:

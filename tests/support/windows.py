@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
 import os
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from ctypes import wintypes
+from pathlib import Path
+from typing import Any
 
 from support import this_process
 
@@ -86,6 +93,12 @@ def children() -> frozenset[int]:
     return frozenset(pid for pid, parent in parents().items() if parent == os.getpid())
 
 
+def children_named(part: bytes, pid: int) -> list[int]:
+    """The programs that a process has started and that have this in their names."""
+    found = _snapshot(_PROCESSES, _Process(), "Process")
+    return [each.pid for each in found if each.parent == pid and part in each.name.lower()]
+
+
 def threads(pid: int) -> set[int]:
     return {each.id for each in _snapshot(_THREADS, _Thread(), "Thread") if each.pid == pid}
 
@@ -126,6 +139,13 @@ def rss_bytes() -> int:
     return int(memory.resident)
 
 
+def in_words_of_c(text: str) -> str:
+    """A message of the system's own, as the C library says it."""
+    for code, number in ((2, errno.ENOENT), (3, errno.ENOENT), (5, errno.EACCES)):
+        text = text.replace(ctypes.FormatError(code).rstrip("."), os.strerror(number))
+    return text
+
+
 _kill = os.kill
 
 
@@ -140,6 +160,51 @@ def _signal(pid: int, number: int) -> None:
         _kernel32.CloseHandle(process)
     else:
         _kill(pid, number)
+
+
+_SIGNALS = "PENSTOCK_TEST_SIGNALS"
+
+
+class Hearing(subprocess.Popen[bytes]):
+    """A Python program that calls `hear_signals`: it gets them as from Ctrl-C, and its status is that of Linux."""
+
+    def __init__(self, command: Sequence[object], **options: Any) -> None:
+        self._sent = Path(tempfile.mkdtemp()) / "signal"
+        options["env"] = (options.get("env") or os.environ) | {_SIGNALS: str(self._sent)}
+        super().__init__(command, **options)
+
+    def send_signal(self, number: int) -> None:
+        self._sent.with_name("next").write_text(str(int(number)))
+        self._sent.with_name("next").replace(self._sent)
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
+        if kind is not None:
+            self.kill()  # it may wait for what the test was to do
+        super().__exit__(kind, *rest)
+
+    @property
+    def returncode(self) -> int | None:  # type: ignore[override]
+        return self._status
+
+    @returncode.setter
+    def returncode(self, status: int | None) -> None:
+        # A command ends with what shells on Linux report of a signal, and Python with STATUS_CONTROL_C_EXIT.
+        ends = {130: -signal.SIGINT, 141: -13, 143: -signal.SIGTERM, 0xC000013A: -signal.SIGINT}
+        self._status = ends.get(status, status)
+
+
+def hear_signals() -> None:
+    """Starts a thread that raises the signals which `Hearing` sends to this program."""
+    threading.Thread(target=_hear, args=(Path(os.environ.pop(_SIGNALS)),), daemon=True).start()
+
+
+def _hear(sent: Path) -> None:
+    while True:
+        time.sleep(0.01)
+        with contextlib.suppress(FileNotFoundError):
+            number = int(sent.read_text())
+            sent.unlink()
+            signal.raise_signal(number)
 
 
 def have_signals() -> None:

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from socket import socketpair
@@ -136,6 +137,15 @@ def test_a_copying_relay_with_an_offset_leaves_the_position(tmp_path: Path) -> N
         assert CopyingRelay(src, dst, 100, 50, None, "auto", b"").run().bytes == 100
         assert src.tell() == 7
     assert (tmp_path / "target").read_bytes() == bytes(range(50, 150))
+
+
+def test_a_copying_relay_with_an_offset_reads_a_temporary_file() -> None:
+    with tempfile.TemporaryFile() as src, tempfile.TemporaryFile() as dst:
+        src.write(b"0123456789")
+        src.flush()
+        assert CopyingRelay(src, dst, None, 4, None, "auto", b"").run().bytes == 6
+        dst.seek(0)
+        assert dst.read() == b"456789"
 
 
 def test_a_copying_relay_refuses_a_source_that_cannot_be_read() -> None:

@@ -86,8 +86,7 @@ class CopyingRelay:
         """Gives the source a position of its own: duplicates share the caller's."""
         if not self._is_file:
             raise ValueError("offset needs a regular file as the source")
-        path = descriptors.url_of(self._ends[0]).removeprefix("file:")
-        again = os.open(path, os.O_RDONLY | descriptors.BINARY)
+        again = descriptors.opened_again(self._ends[0])
         os.close(self._ends[0])
         self._ends[0] = again
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import mmap
-import os
 import platform
 import re
 import sys
 from collections.abc import Callable, Container, Sequence
 from dataclasses import asdict
-from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from penstock import cpu
@@ -20,6 +19,7 @@ from penstock._encoding.request import Request
 from penstock._ffmpeg.program.capabilities import entries, find_ffmpeg, quickest_ffmpeg
 from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._native import Tee, Writer, __version__, _try_priorities
+from penstock._platform.machine import limit, memory_bytes, setting
 from penstock._streams.relay import relay
 from penstock.errors import EncoderError
 from penstock.pipes import make_pipe
@@ -68,11 +68,6 @@ def gather() -> dict[str, Any]:
     }
 
 
-def memory_bytes() -> int | None:
-    match = re.search(r"^MemTotal:\s*(\d+) kB", _read("/proc/meminfo") or "", re.MULTILINE)
-    return int(match[1]) * 1024 if match else None
-
-
 def priorities() -> dict[str, Any]:
     """Return what each level comes to, and what prevents it."""
     levels = {
@@ -86,8 +81,8 @@ def priorities() -> dict[str, Any]:
     }
     return {
         "levels": levels,
-        "rlimit_nice": _limit("RLIMIT_NICE"),
-        "rlimit_rtprio": _limit("RLIMIT_RTPRIO"),
+        "rlimit_nice": limit("RLIMIT_NICE"),
+        "rlimit_rtprio": limit("RLIMIT_RTPRIO"),
         "autogroup": _number("/proc/sys/kernel/sched_autogroup_enabled") == 1,
     }
 
@@ -115,11 +110,7 @@ def methods() -> dict[str, dict[str, str]]:
 def _tried(move: Callable[[], tuple[str, str]]) -> tuple[str, str]:
     try:
         return move()
-    except (
-        OSError,
-        ValueError,
-        AttributeError,
-    ) as refused:  # Windows has neither all of them nor memfd_create(2)
+    except (OSError, ValueError) as refused:  # as Windows does some of them
         return "none", str(refused)
 
 
@@ -141,8 +132,7 @@ def _relayed() -> tuple[str, str]:
 
 
 def _copied() -> tuple[str, str]:
-    source, copy = (os.fdopen(os.memfd_create(name), "w+b", 0) for name in ("source", "copy"))
-    with source, copy:
+    with TemporaryFile(buffering=0) as source, TemporaryFile(buffering=0) as copy:
         source.write(b"bytes")
         relayed = relay(source, copy, offset=0)
         return relayed.method, relayed.reason
@@ -224,29 +214,12 @@ def _granted_pipe_bytes() -> int | None:
         return None
 
 
-def _limit(name: str) -> int | None:
-    """A soft limit of this process; None for none."""
-    try:
-        import resource  # not on Windows
-    except ImportError:
-        return None
-    soft, _ = resource.getrlimit(getattr(resource, name))
-    return None if soft == resource.RLIM_INFINITY else soft
-
-
 def _chosen(path: str) -> str | None:
     """The word in brackets of a setting such as ``always [madvise] never``."""
-    match = re.search(r"\[(.+?)\]", _read(path) or "")
+    match = re.search(r"\[(.+?)\]", setting(path) or "")
     return match[1] if match else None
 
 
 def _number(path: str) -> int | None:
-    text = _read(path)
+    text = setting(path)
     return int(text) if text is not None and text.isdecimal() else None
-
-
-def _read(path: str) -> str | None:
-    try:
-        return Path(path).read_text(errors="replace").strip()
-    except OSError:
-        return None

@@ -99,7 +99,8 @@ def refuse_repeats(found: Iterable[tuple[str, os.stat_result]]) -> None:
             raise click.ClickException(
                 f"{titles[identity]} and {title} are the same file; nothing was written"
             )
-        if stat.S_ISREG(status.st_mode) or stat.S_ISFIFO(status.st_mode):
+        # On Windows, a pipe has no number.
+        if status.st_ino and (stat.S_ISREG(status.st_mode) or stat.S_ISFIFO(status.st_mode)):
             titles[identity] = title
 
 

@@ -82,6 +82,7 @@ def deferred() -> Iterator[None]:
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:
+    wakeups.seen()
     if _deferred is not None:
         _deferred.append(number)
         return

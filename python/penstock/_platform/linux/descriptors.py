@@ -97,6 +97,11 @@ def url_of(fd: int) -> str:
     return f"file:/proc/{os.getpid()}/fd/{fd}"
 
 
+def opened_again(fd: int) -> int:
+    """A file that a descriptor leads to, for reading, with a position of its own."""
+    return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)
+
+
 def for_libav(fd: int) -> str:
     """What libav opens to read a descriptor to its end."""
     return f"pipe:{fd}"

@@ -23,6 +23,10 @@ def begin() -> None:
     signal.set_wakeup_fd(_writes, warn_on_full_buffer=False)
 
 
+def seen() -> None:
+    """A handler of the signal runs: the waits find that out themselves."""
+
+
 def end() -> None:
     global _came
     signal.set_wakeup_fd(-1)

@@ -24,6 +24,10 @@ assert sys.platform == "win32"
 
 _final_path = ctypes.WinDLL("kernel32", use_last_error=True).GetFinalPathNameByHandleW
 _final_path.argtypes = (wintypes.HANDLE, wintypes.LPWSTR, wintypes.DWORD, wintypes.DWORD)
+_reopen = ctypes.WinDLL("kernel32", use_last_error=True).ReOpenFile
+_reopen.argtypes, _reopen.restype = (wintypes.HANDLE, *[wintypes.DWORD] * 3), wintypes.HANDLE
+# FILE_SHARE_READ, FILE_SHARE_WRITE and FILE_SHARE_DELETE: Python has temporary files open for deleting.
+_SHARED = 7
 _query_object = ctypes.WinDLL("ntdll").NtQueryObject
 _query_object.argtypes = (wintypes.HANDLE, wintypes.ULONG, wintypes.LPVOID, wintypes.ULONG, wintypes.LPVOID)
 # "PUBLIC_OBJECT_BASIC_INFORMATION", of which the second word has the rights, and "File Access Rights Constants".
@@ -145,6 +149,14 @@ def url_of(fd: int) -> str:
     if not _final_path(msvcrt.get_osfhandle(fd), name, _PATH_CHARACTERS, 0):
         raise ctypes.WinError(ctypes.get_last_error())
     return f"file:{name.value.removeprefix(chr(92) * 2 + '?' + chr(92))}"
+
+
+def opened_again(fd: int) -> int:
+    """A file that a descriptor leads to, for reading, with a position of its own."""
+    again = _reopen(msvcrt.get_osfhandle(fd), _winapi.GENERIC_READ, _SHARED, 0)
+    if again == _winapi.INVALID_HANDLE_VALUE:
+        raise ctypes.WinError(ctypes.get_last_error())
+    return msvcrt.open_osfhandle(again, os.O_RDONLY | BINARY)
 
 
 def path_of_standard_input() -> str:

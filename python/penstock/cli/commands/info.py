@@ -88,9 +88,13 @@ def _priority_lines(priorities: dict[str, Any]) -> Iterable[str]:
 
 
 def _pipe_lines(pipes: dict[str, Any]) -> Iterable[str]:
-    wanted, granted = in_bytes(pipes["wanted_bytes"]), in_bytes(pipes["granted_bytes"])
-    yield f"a pipe of Penstock gets {granted} of the {wanted} it asks for"
-    yield f"at most {in_bytes(pipes['max_size_bytes'])} each without a privilege (pipe-max-size)"
+    wanted, granted = in_bytes(pipes["wanted_bytes"]), pipes["granted_bytes"]
+    if granted is None:
+        yield "the size of a pipe is unknown"
+    else:
+        yield f"a pipe of Penstock gets {in_bytes(granted)} of the {wanted} it asks for"
+    if most := pipes["max_size_bytes"]:
+        yield f"at most {in_bytes(most)} each without a privilege (pipe-max-size)"
     if pages := pipes["user_pages_soft"]:
         total = in_bytes(pages * pipes["page_bytes"])
         yield f"a user's pipes may hold {total} together, before new ones become small (pipe-user-pages-soft)"
@@ -102,7 +106,7 @@ def _pipe_lines(pipes: dict[str, Any]) -> Iterable[str]:
 def _huge_page_lines(pages: dict[str, Any], methods: dict[str, Any]) -> Iterable[str]:
     mode = pages["transparent"]
     if mode is None:
-        yield "this kernel has none"
+        yield "none that staged writes could use"
         return
     size = in_bytes(pages["size_bytes"])
     gives_pages = methods["zero-copy"]["method"] == "zero-copy"
