@@ -20,6 +20,15 @@ from support.this_process import only_on_linux
 PIPE_BYTES = 64 << 10
 """What Linux gives a new pipe (pipe(7))."""
 
+CAT = ["cat"]
+"""A program that copies its standard input to its standard output."""
+if sys.platform == "win32":
+    CAT = [
+        sys.executable,
+        "-c",
+        "import shutil, sys; shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)",
+    ]
+
 
 def noise(size: int, seed: int = 0) -> bytes:
     """Bytes that differ everywhere, so that a lost, doubled or exchanged piece shows."""
@@ -75,17 +84,10 @@ def feed(data: bytes) -> int:
 @contextlib.contextmanager
 def from_process(data: bytes) -> Iterator[IO[bytes]]:
     """The output of a process that writes the data."""
-    copy = [
-        sys.executable,
-        "-c",
-        "import shutil, sys; shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)",
-    ]
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.seek(0)
-        with subprocess.Popen(
-            copy if sys.platform == "win32" else ["cat"], stdin=file, stdout=subprocess.PIPE
-        ) as process:
+        with subprocess.Popen(CAT, stdin=file, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             yield process.stdout
 
@@ -93,6 +95,7 @@ def from_process(data: bytes) -> Iterator[IO[bytes]]:
 @contextlib.contextmanager
 def from_socket(data: bytes) -> Iterator[IO[bytes]]:
     """A socket that is fed by a thread and ends with the data."""
+    only_on_linux("sockets as descriptors")
     near, far = socket.socketpair()
 
     def send() -> None:
