@@ -78,6 +78,7 @@ def use_others() -> None:
     os.close(writer)
 
 
+@pytest.mark.linux("sockets as descriptors")
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_destructor_waits_for_no_socket_that_lingers(lingering: socket.socket, kind: str) -> None:
     made = MAKERS[kind](lingering)
@@ -86,6 +87,7 @@ def test_a_destructor_waits_for_no_socket_that_lingers(lingering: socket.socket,
     use_others()
 
 
+@pytest.mark.linux("sockets as descriptors")
 def test_finished_write_does_not_delay_other_writes(lingering: socket.socket) -> None:
     """Its worker has the last descriptor."""
     writer = penstock.Writer(lingering)
@@ -220,6 +222,7 @@ def test_a_program_ends_well_while_a_dropped_pipeline_is_in_a_call() -> None:
     assert succeeded(run_script(body)) == b""
 
 
+@pytest.mark.linux("sockets as descriptors")
 @pytest.mark.parametrize("kind", ["reader", "source"])
 def test_a_close_waits_for_no_socket_that_lingers(lingering: socket.socket, kind: str) -> None:
     made = MAKERS[kind](lingering)

@@ -19,7 +19,7 @@ from support.cases import eventually, ffmpegs
 from support.clips import clip
 from support.media import children
 from support.processes import run_script, succeeded
-from support.this_process import open_fds
+from support.this_process import only_on_linux, open_fds
 
 from penstock import AudioDecoder, Decoder, Encoder, EncoderError, probe
 from penstock._ffmpeg.program.child import Lines
@@ -52,6 +52,7 @@ exec "{program}" "$@"
 
 
 def wrapped(tmp_path: Path, program: str, script: str) -> Path:
+    only_on_linux("a shell script stands in for a program")
     wrapper = tmp_path / Path(program).name
     wrapper.write_text(script.format(program=program))
     wrapper.chmod(0o755)
@@ -188,6 +189,7 @@ def _interrupt_at_random(construct: Callable[[], Any], times: int) -> None:
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.linux("signals to programs")
 @pytest.mark.parametrize("kind", ["Encoder", "Decoder", "AudioDecoder", "probe"])
 @pytest.mark.usefixtures("nothing_is_left")
 @pytest.mark.parametrize("times", [20, pytest.param(400, marks=pytest.mark.slow)])

@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 from support.cases import MODES, eventually
 from support.processes import run_script, succeeded
-from support.streams import PIPE_BYTES, ReaderThread, capacity_bytes
+from support.streams import CAT, PIPE_BYTES, ReaderThread, capacity_bytes
 from support.this_process import open_fds, rss_bytes, workers
 
 import penstock
 from penstock import _native
-
-SOFT_BYTES = int(Path("/proc/sys/fs/pipe-user-pages-soft").read_text()) * os.sysconf("SC_PAGE_SIZE")
 
 STREAMS = """
 import fcntl
@@ -51,8 +49,14 @@ print(got == [size] * count)
 """
 
 
+def soft_limit_bytes() -> int:
+    pages = int(Path("/proc/sys/fs/pipe-user-pages-soft").read_text())
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.linux("the size of a pipe")
 def test_200_streams_leave_other_pipes_their_size() -> None:
-    if not SOFT_BYTES:
+    if not (soft_bytes := soft_limit_bytes()):
         pytest.skip("this system has no soft limit on a user's pipes")
 
     sizes, delivered = succeeded(run_script(STREAMS)).decode().splitlines()
@@ -60,12 +64,13 @@ def test_200_streams_leave_other_pipes_their_size() -> None:
     assert delivered == "True"
     assert strangers == PIPE_BYTES
     assert smallest >= PIPE_BYTES
-    assert total <= SOFT_BYTES // 2 + 200 * PIPE_BYTES
-    assert total > SOFT_BYTES // 4, "the share is used"
+    assert total <= soft_bytes // 2 + 200 * PIPE_BYTES
+    assert total > soft_bytes // 4, "the share is used"
 
 
+@pytest.mark.linux("the size of a pipe")
 def test_closed_pipes_return_their_share() -> None:
-    limit = SOFT_BYTES // 2 or 32 << 20
+    limit = soft_limit_bytes() // 2 or 32 << 20
     for _ in range(2 * limit // (1 << 20)):
         reader, writer = os.pipe()
         with penstock.Writer(writer) as own:
@@ -108,7 +113,7 @@ def test_500_streams_by_number_leave_no_thread_or_descriptor() -> None:
 
 
 def test_20_000_buffers_leak_no_memory() -> None:
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, bufsize=0) as cat:
+    with subprocess.Popen(CAT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, bufsize=0) as cat:
 
         def send(count: int) -> None:
             for number in range(count):
@@ -123,6 +128,7 @@ def test_20_000_buffers_leak_no_memory() -> None:
         cat.stdin.close()
 
 
+@pytest.mark.linux("the size of a pipe")
 def test_capacity_is_stepped_down_and_never_raises() -> None:
     reader, writer = os.pipe()
     with penstock.Writer(writer, capacity_bytes=1 << 30) as own:

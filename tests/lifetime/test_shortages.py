@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -49,6 +48,8 @@ def test_shortage_while_libav_opens_a_file_raises_os_error(
 @contextlib.contextmanager
 def little_memory() -> Iterator[None]:
     """Memory is left, but less than libav may ask for at once."""
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     used_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used_bytes + (1 << 30), hard))

@@ -42,14 +42,17 @@ import penstock
 sys.path.append({str(Path(__file__).parents[1])!r})
 from support.this_process import are_asleep, pixel_threads, threads, workers
 if sys.platform == "win32":
-    from support.windows import hear_signals
+    from support.windows import have_signals, hear_signals
     hear_signals()
+    have_signals()
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(newline="\\n")
 """
 
 
 # What programs of tests use that only Linux has.
 _ON_LINUX = re.compile(
-    r"are_asleep|/proc/|\b(?:fcntl|pty|resource)\b|os\.(?:fork|mkfifo|geteuid)|SIGALRM|SIGUSR|setitimer|pthread_"
+    r"/proc/|\b(?:fcntl|pty|resource)\b|os\.(?:fork|mkfifo|geteuid)|SIGALRM|SIGUSR|setitimer|pthread_"
 )
 
 
@@ -83,15 +86,26 @@ def succeeded(done: subprocess.CompletedProcess[bytes]) -> bytes:
     return done.stdout
 
 
+# Windows programs get no signals from others. A console's Ctrl-C is one that a thread of the program raises.
+_CTRL_C = """
+def interrupt():
+    os.read(0, 1)
+    signal.raise_signal(signal.SIGINT)
+threading.Thread(target=interrupt, daemon=True).start()
+"""
+
+
 def interrupted(code: str, *arguments: object) -> bytes:
     """The output of a program that says "waiting", gets Ctrl-C in its wait, and then must go well."""
-    only_on_linux("programs get Ctrl-C by a signal")
-    with start_script(code, *arguments) as process:
+    by_itself = sys.platform == "win32"
+    code = (_CTRL_C if by_itself else "") + textwrap.dedent(code)
+    with start_script(code, *arguments, stdin=subprocess.PIPE) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == b"waiting\n"
+        assert process.stdout.readline().strip() == b"waiting"
         assert eventually(lambda: are_asleep(lambda: {process.pid}))
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=PATIENCE_S)
+        if not by_itself:
+            process.send_signal(signal.SIGINT)
+        out, err = process.communicate(b"!" if by_itself else None, timeout=PATIENCE_S)
     return succeeded(subprocess.CompletedProcess(process.args, process.returncode, out, err))
 
 

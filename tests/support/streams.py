@@ -20,6 +20,15 @@ from support.this_process import only_on_linux
 PIPE_BYTES = 64 << 10
 """What Linux gives a new pipe (pipe(7))."""
 
+CAT = ["cat"]
+"""A program that copies its standard input to its standard output."""
+if sys.platform == "win32":
+    CAT = [
+        sys.executable,
+        "-c",
+        "import shutil, sys; shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)",
+    ]
+
 
 def noise(size: int, seed: int = 0) -> bytes:
     """Bytes that differ everywhere, so that a lost, doubled or exchanged piece shows."""
@@ -91,6 +100,7 @@ def from_process(data: bytes) -> Iterator[IO[bytes]]:
 @contextlib.contextmanager
 def from_socket(data: bytes) -> Iterator[IO[bytes]]:
     """A socket that is fed by a thread and ends with the data."""
+    only_on_linux("sockets as descriptors")
     near, far = socket.socketpair()
 
     def send() -> None:

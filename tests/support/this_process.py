@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 if sys.platform == "win32":
     from support import windows
@@ -76,13 +78,36 @@ def are_asleep(tasks: Callable[[], set[int]]) -> bool:
     """Whether there are such threads, and all sleep at ten looks in a row. One that polls without a pause does not.
 
     Nor, on a busy machine, does an encoder's worker that waits: it often waits for a processor too, by its priority.
+    On Windows, threads sleep that have used no processor meanwhile, of which the system counts each 10 ms.
     """
-    only_on_linux("whether threads sleep stands in /proc")
+    if sys.platform == "win32":
+        before = windows.processor_times(tasks())
+        time.sleep(0.1)
+        return bool(before) and windows.processor_times(tasks()) == before
     for _ in range(10):
         if {state(task) for task in tasks()} - {""} != {"S"}:
             return False
         time.sleep(0.005)
     return True
+
+
+class Policy(NamedTuple):
+    """What the system says of a thread."""
+
+    nice: int
+    """On Windows, that of the level with its priority."""
+    is_idle: bool
+    cpus: set[int]
+
+
+def policy_of(thread: int | None = None) -> Policy:
+    """The policy of a thread, by default of this one."""
+    task = threading.get_native_id() if thread is None else thread
+    if sys.platform == "win32":
+        nice, cpus = windows.policy_of(task)
+        return Policy(nice, nice == 19, cpus)
+    is_idle = os.sched_getscheduler(task) == os.SCHED_IDLE
+    return Policy(os.getpriority(os.PRIO_PROCESS, task), is_idle, os.sched_getaffinity(task))
 
 
 def rss_bytes() -> int:

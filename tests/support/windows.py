@@ -26,7 +26,7 @@ for _function in (_kernel32.OpenProcess, _kernel32.OpenThread, _kernel32.CreateT
     _function.restype = wintypes.HANDLE
 _kernel32.CloseHandle.argtypes = (wintypes.HANDLE,)
 _PROCESSES, _THREADS = 2, 4  # TH32CS_SNAPPROCESS, TH32CS_SNAPTHREAD
-_ALL_OF_A_PROCESS, _NAME_OF_A_THREAD = 0x1FFFFF, 0x0800
+_ALL_OF_A_PROCESS, _FACTS_OF_A_THREAD, _QUERY_A_THREAD = 0x1FFFFF, 0x0800, 0x0040
 _STILL_ACTIVE = 259
 
 
@@ -59,6 +59,16 @@ class _Thread(ctypes.Structure):
         ("delta", wintypes.LONG),
         ("flags", wintypes.DWORD),
     )
+
+
+class _Affinity(ctypes.Structure):
+    """GROUP_AFFINITY."""
+
+    _fields_ = (("mask", ctypes.c_size_t), ("group", wintypes.WORD), ("reserved", wintypes.WORD * 3))
+
+
+# Of THREAD_PRIORITY_IDLE and the others.
+_NICE = {-15: 19, -2: 10, -1: 5, 0: 0, 1: -5, 2: -10, 15: -20}
 
 
 class _Memory(ctypes.Structure):
@@ -105,11 +115,34 @@ def threads(pid: int) -> set[int]:
 
 def name_of(thread: int) -> str:
     """The name that a native thread has got; nothing for all others."""
-    handle = wintypes.HANDLE(_kernel32.OpenThread(_NAME_OF_A_THREAD, False, thread))
+    handle = wintypes.HANDLE(_kernel32.OpenThread(_FACTS_OF_A_THREAD, False, thread))
     name = wintypes.LPWSTR()
     _kernel32.GetThreadDescription(handle, ctypes.byref(name))
     _kernel32.CloseHandle(handle)
     return name.value or ""
+
+
+def policy_of(thread: int) -> tuple[int, set[int]]:
+    """The niceness of its level, and its CPUs."""
+    handle = wintypes.HANDLE(_kernel32.OpenThread(_FACTS_OF_A_THREAD | _QUERY_A_THREAD, False, thread))
+    affinity = _Affinity()
+    _kernel32.GetThreadGroupAffinity(handle, ctypes.byref(affinity))
+    level = _kernel32.GetThreadPriority(handle)
+    _kernel32.CloseHandle(handle)
+    return _NICE[level], {cpu for cpu in range(64) if affinity.mask >> cpu & 1}
+
+
+def processor_times(tasks: set[int]) -> dict[int, int]:
+    """The time in units of 100 ns that these threads, and all threads of these processes, have used."""
+    found = {}
+    for each in _snapshot(_THREADS, _Thread(), "Thread"):
+        if each.id in tasks or each.pid in tasks:
+            handle = wintypes.HANDLE(_kernel32.OpenThread(_FACTS_OF_A_THREAD, False, each.id))
+            times = [ctypes.c_ulonglong() for _ in range(4)]
+            _kernel32.GetThreadTimes(handle, *map(ctypes.byref, times))
+            _kernel32.CloseHandle(handle)
+            found[each.id] = times[2].value + times[3].value
+    return found
 
 
 def runs(pid: int) -> bool:

@@ -106,6 +106,7 @@ def test_the_newest_frame_counts_what_was_read_ahead() -> None:
             assert bytes(latest) == FRAMES[3 * FRAME_BYTES : 4 * FRAME_BYTES]
 
 
+@pytest.mark.linux("/proc")
 def test_file_of_unknown_size_is_read() -> None:
     """Files in /proc cannot be set to their end."""
     with Path("/proc/cpuinfo").open("rb") as src:
@@ -241,7 +242,9 @@ def relay_to(dst: Any) -> None:
     penstock.relay(os.open(__file__, os.O_RDONLY), dst)
 
 
-@pytest.mark.parametrize("write", [pipe_to, write_to, sink_to, tee_to, relay_to])
+@pytest.mark.parametrize(
+    "write", [pipe_to, write_to, sink_to, pytest.param(tee_to, marks=pytest.mark.linux("Tee")), relay_to]
+)
 class TestDestinations:
     """What is written through a stream's descriptor must be what the stream's reader finds."""
 

@@ -49,7 +49,7 @@ def error_of_libav(error: LibavError, path: str, frame: int | None = None) -> De
 def _could_be_given(memory_bytes: int) -> bool:
     """Whether the system would give so much memory now. It's given back untouched."""
     try:
-        mmap.mmap(-1, memory_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+        mmap.mmap(-1, memory_bytes, access=mmap.ACCESS_COPY).close()
     except OSError:
         return False
     return True
