@@ -3,7 +3,7 @@
 # don't. With two CPUs, that takes 1.6 ms, and a graph without threads 0.01 ms. `Graph.threads` must be 1 before the first
 # `Graph.add`.
 #
-# Penstock sets it for each graph (`_decoding/mixing.py`, `_decoding/pixels.py`).
+# Penstock sets it for each graph (`_decoding/mixing.py`, `_decoding/pixels.py`, `_facts/probing.py`).
 #
 # Seen with PyAV 18.1.0 on two CPUs. With one CPU, no thread is started.
 set -eu

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from support import media
 from support.real_files import real_file
+from support.this_process import threads
 
 from penstock import Decoder, Encoder, probe
 from penstock._decoding.frame_times import FrameTimes
@@ -138,7 +140,13 @@ def test_an_interlaced_frame_decides_where_the_container_says_progressive(tmp_pa
     media.ffmpeg(*_source(25, 4), *field_first, *encoder, "-field_order", "progressive", tmp_path / "a.mkv")
     path = tmp_path / "b.mkv"
     media.ffmpeg("-i", tmp_path / "a.mkv", "-c", "copy", "-field_order", "progressive", path)
-    assert probe(path).video[0].field_order == order
+    before, while_probed = threads(), set[int]()
+    sys.setprofile(lambda *_: while_probed.update(threads()))
+    try:
+        assert probe(path).video[0].field_order == order
+    finally:
+        sys.setprofile(None)
+    assert while_probed <= before  # to start threads takes longer than all else
     with Decoder(path) as decoder:
         assert decoder.stream.field_order == order
 

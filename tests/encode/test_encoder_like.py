@@ -629,6 +629,32 @@ def test_chroma_of_a_camera_stays_as_fine(tmp_path: Path, name: str) -> None:
         assert (video.pixel_format, video.color_range) == (name, "full")
 
 
+@pytest.mark.parametrize(
+    ("name", "encoder"),
+    [
+        ("a.mkv", ("-c:v", "ffv1", "-pix_fmt", "bgr0", "-color_range", "pc")),
+        ("a.mkv", ("-c:v", "ffv1", "-pix_fmt", "gray16le", "-color_range", "pc")),
+        ("a.mp4", ("-c:v", "libx264rgb")),
+        ("a.mov", ("-c:v", "png", "-pix_fmt", "rgb24")),
+        ("a.mov", ("-c:v", "png", "-pix_fmt", "pal8")),
+    ],
+)
+def test_a_source_of_rgb_or_gray_becomes_video_of_the_limited_range(
+    tmp_path: Path, name: str, encoder: tuple[str, ...]
+) -> None:
+    """As frames of RGB do: the full range of such a source is no choice of its author, and many players ignore it."""
+    source = made(tmp_path / name, "-i", "testsrc2=64x48:duration=0.2", *encoder)
+    with pytest.warns(FFmpegWarning) if "gray16le" in encoder or "pal8" in encoder else nullcontext():
+        changed(source, tmp_path / "b.mp4")
+        mapped(source, tmp_path / "c.mp4")
+    for output in (tmp_path / "b.mp4", tmp_path / "c.mp4"):
+        video = probe(output).video[0]
+        assert (video.pixel_format, video.color_range, video.color_matrix) == ("yuv420p", "limited", "bt601")
+    with Decoder(source, pixel_format="rgb24") as before, Decoder(tmp_path / "c.mp4") as after:
+        colors = [np.asarray(one.read()).mean(axis=(0, 1)) for one in (before, after)]
+    assert np.abs(colors[0] - colors[1]).max() < 4
+
+
 @pytest.mark.parametrize("name", ["b.mp4", "b.mkv"])
 @pytest.mark.parametrize("aspect", ["1001/1000", "118/81"])
 @pytest.mark.filterwarnings("ignore::penstock.errors.FFmpegWarning")

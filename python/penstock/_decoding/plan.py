@@ -509,7 +509,10 @@ def yuv_colors(video: MediaInfo.Video, frames: str) -> VideoColors | None:
 def is_full(video: MediaInfo.Video, frames: str) -> bool:
     """Whether a video of these frames should have full range, given `video` and the frames' pixel format."""
     has = video.pixel_format or ""
-    if is_rgb(frames) or is_gray(frames) or canonical(frames) == canonical(has):
+    if is_rgb(frames) or is_gray(frames):
+        # RGB and gray have no other range. YUV made of them gets the range of any frames, which players expect.
+        return video.color_range == "full" and not (is_rgb(has) or is_gray(has))
+    if canonical(frames) == canonical(has):
         return video.color_range == "full"
     # FFmpeg makes limited YUV of all others, but for gray of 8 bits, whose samples stay.
     read = pixel_format_of(frames)

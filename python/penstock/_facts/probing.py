@@ -346,6 +346,7 @@ def _field_order(codec: VideoCodecContext, frame: VideoFrame | None) -> str | No
         return stated
     # PyAV doesn't show which field is the first one.
     graph = av.filter.Graph()
+    graph.threads = 1  # to start threads takes longer than all else
     source = graph.add_buffer(
         width=frame.width, height=frame.height, format=frame.format, time_base=Fraction(1, 25)
     )
