@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import av
 from av.error import FFmpegError as LibavError
-from av.sidedata.sidedata import SideDataContainer
+from av.sidedata.sidedata import SideDataContainer, Type
 from av.stream import Discard, Disposition, Stream
 
 from penstock._common.daemon import Daemon
@@ -415,8 +415,9 @@ def _side_data(frame: VideoFrame | None) -> dict[str, bytes]:
         # Not frame.side_data, which the frame keeps: as they refer to each other, only the garbage collector would free
         # the frame's memory.
         found = SideDataContainer(frame)  # type: ignore[call-arg]
-        # By number: PyAV 18 iterates over the values, and PyAV 19 over their kinds.
-        return {one.type.name: bytes(one) for one in map(found.__getitem__, range(len(found)))}
+        # By kind: PyAV 18 iterates over the values, and PyAV 19 over their kinds. In PyAV 19, len() counts kinds. By
+        # number, the last entry would be missed if a frame has two of a kind, as x265 writes them.
+        return {kind.name: bytes(found[kind]) for kind in Type if kind in found}
     except ValueError:  # PyAV 18 raises for kinds that it does not know, such as the EXIF data of a TIFF
         return {}
 
