@@ -6,7 +6,6 @@ import asyncio
 import os
 import re
 import signal
-import subprocess
 import tempfile
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 import pytest
 from support.cases import IS_ROOT, eventually
 from support.media import nothing_is_left as nothing_is_left
-from support.processes import run_script, small_disk, succeeded
+from support.processes import mounted, run_script, small_disk, succeeded
 
 from penstock import Decoder, Encoder, FanOut
 from penstock._encoding.session import EncodeSession
@@ -308,13 +307,8 @@ def test_file_with_other_hard_links_is_overwritten_in_place(old: Path) -> None:
 def test_a_file_that_is_mounted_is_overwritten_in_place(old: Path) -> None:
     other = old.with_name("other name.mp4")
     other.write_bytes(WAS)
-    if subprocess.run(["mount", "--bind", old, other], check=False, capture_output=True).returncode:
-        pytest.skip("no right to mount")
-    try:
-        with pytest.warns(FFmpegWarning):
-            encode(other)
-    finally:
-        subprocess.run(["umount", other], check=True)
+    with mounted(["mount", "--bind", old, other]), pytest.warns(FFmpegWarning):
+        encode(other)
     assert count(old) == 5
 
 
