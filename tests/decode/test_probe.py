@@ -421,3 +421,11 @@ def test_side_data_unknown_to_pyav_is_ignored(tmp_path: Path) -> None:
     made = tmp_path / "exif.mkv"
     ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:d=0.2", "-c:v", "tiff", "-pix_fmt", "rgb24", made)
     assert probe(made).video[0].codec == "tiff"
+
+
+def test_a_frame_with_two_of_a_kind_of_side_data_hides_no_other(tmp_path: Path) -> None:
+    # The encoder's own words are the first of them.
+    user_data = "h264_metadata=sei_user_data=086f3693-b7b3-4f2c-9653-21492feee5b8+word"
+    codec = ("-c:v", "libx264", "-x264-params", "cll=1000,400", "-bsf:v", user_data)
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:d=0.2", *codec, made := tmp_path / "two.mp4")
+    assert probe(made).video[0].content_light == Colors.ContentLight(1000, 400)

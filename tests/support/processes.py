@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -114,14 +115,22 @@ def small_disk(folder: Path, size: str = "1m") -> Iterator[Path]:
     """A file system of that size, by default of 1 MiB. Skips the test if it cannot be mounted."""
     only_on_linux("a small file system is mounted")
     folder.mkdir(exist_ok=True)
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "penstock-test", str(folder)]
+    with mounted(["mount", "-t", "tmpfs", "-o", f"size={size}", "penstock-test", folder]):
+        yield folder
+
+
+@contextlib.contextmanager
+def mounted(command: list[str | Path]) -> Iterator[None]:
+    """Mounts by a command whose last word is the place. Skips the test if that can't be done."""
+    if shutil.which("mount") is None:
+        pytest.skip("needs mount")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        pytest.skip(f"no small file system can be mounted: {done.stderr.strip()}")
+        pytest.skip(f"can't mount: {done.stderr.strip()}")
     try:
-        yield folder
+        yield
     finally:
-        subprocess.run(["umount", "-l", folder], check=True)
+        subprocess.run(["umount", "-l", command[-1]], check=True)
 
 
 def script(path: Path, *lines: str) -> Path:
