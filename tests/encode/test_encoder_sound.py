@@ -1107,6 +1107,16 @@ def test_copied_samples_are_refused_or_right(tmp_path: Path, ffmpeg: str, codec:
     np.testing.assert_allclose(got, wanted[: len(got)], atol=1e-4)
 
 
+def test_the_last_packet_of_a_copied_sound_is_heard_in_mp4(tmp_path: Path, ffmpeg: str) -> None:
+    """FFmpeg isn't told its length, but MP4 ends after it."""
+    source = sounded(tmp_path / "in.opus", "libopus", 2)
+    make(tmp_path / "a.mp4", audio=source, settings=EncoderSettings(ffmpeg=ffmpeg))
+    with AudioDecoder(tmp_path / "a.mp4") as decoder, AudioDecoder(source) as original:
+        assert (
+            len(decoder.read_all()) > len(original.read_all()) - 48
+        )  # 1 ms: MP4's edit list is in milliseconds
+
+
 def test_file_whose_audio_decodes_to_nothing_is_no_success(tmp_path: Path) -> None:
     source = tmp_path / "a.flac"
     command = ("-v", "error", "-f", "lavfi", "-i", "sine=d=0.5", "-sample_fmt", "s32")

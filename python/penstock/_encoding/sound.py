@@ -61,6 +61,9 @@ _LEAST_OFFSET_S = 1e-6
 _SAMPLES_GO = "Pass samples with audio=AudioTrack(48000, 2) and encoder.write_audio(samples)"
 # Chosen: hours of most video. FFmpeg's own threshold is 50 MiB.
 _WAITING_BYTES = 1 << 30
+# A copied packet of Opus or FLAC has no length of its own in NUT. By its edit list, MP4 would end before the last one.
+_KNOWN = r"if(eq(NEXT_PTS\,NOPTS)\,PTS-PREV_INPTS\,NEXT_PTS-PTS)"
+_LAST_DURATION = rf"setts=pts=PTS:dts=DTS:duration=if(gt(DURATION\,0)\,DURATION\,{_KNOWN})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,6 +460,8 @@ def output_arguments(sounds: Sequence[Sound], options: Mapping[str, object]) -> 
     for number, sound in enumerate(sounds):
         if sound.encoder is not None:
             arguments += [f"-c:a:{number}", sound.encoder]
+        if sound.is_copied and sound.holds_priming:
+            arguments += [f"-bsf:a:{number}", _LAST_DURATION]
         if sound.layout is not None and not sound.is_copied:
             places = "|".join(map(str, range(sound.channels)))
             arguments += [f"-filter:a:{number}", f"channelmap=map={places}:channel_layout={sound.layout}"]
