@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import fcntl
 import os
 import signal
 import socket
@@ -19,6 +18,7 @@ from support.streams import noise, read_exactly, unread_bytes
 
 import penstock
 from penstock import ClosedError, StalledError
+from penstock._platform import descriptors
 
 SIZE = 500_000
 DATA = noise(SIZE)
@@ -91,7 +91,7 @@ def by_asyncio(src: int, dst: int, method: Any) -> BaseException:
 def full_pipe() -> tuple[int, int]:
     """With room for 100,000 bytes, whose reader does nothing."""
     reader, writer = os.pipe()
-    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 1 << 20)
+    descriptors.grow_pipe(writer, 1 << 20)
     os.write(writer, bytes((1 << 20) - 100_000))
     return reader, writer
 
@@ -121,7 +121,7 @@ def test_interrupted_relay_loses_no_byte_of_a_pipe(
     end: Callable[[int, int, str], BaseException], sink: Callable[[], tuple[int, int]], method: str
 ) -> None:
     src, feed = os.pipe()
-    fcntl.fcntl(feed, fcntl.F_SETPIPE_SZ, 1 << 20)
+    descriptors.grow_pipe(feed, 1 << 20)
     os.write(feed, DATA)
     far, dst = sink()
     before = unread_bytes(far)
@@ -179,7 +179,7 @@ class TestInterruptedAtAnyMoment:
             source, feed = os.pipe()
             reader, dst = os.pipe()
             for writer in (feed, dst):
-                fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 1 << 20)
+                descriptors.grow_pipe(writer, 1 << 20)
             os.write(feed, DATA)
             os.close(feed)
             with os.fdopen(source, "rb", buffering=300_000) as src:

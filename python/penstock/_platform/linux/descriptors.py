@@ -25,6 +25,9 @@ def duplicate(fd: int) -> int:
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
+duplicate_for_programs = duplicate
+
+
 def above_standard(fd: int) -> int:
     """Moves a descriptor to a number above 2. If no number is left, the descriptor stays open."""
     if fd > 2:
@@ -95,6 +98,11 @@ write = os.write
 def url_of(fd: int) -> str:
     """The file that a descriptor leads to, for other programs: opened again, with a position of its own."""
     return f"file:/proc/{os.getpid()}/fd/{fd}"
+
+
+def open_again(fd: int) -> int:
+    """The same file with a position of its own, for reading."""
+    return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def for_libav(fd: int) -> str:

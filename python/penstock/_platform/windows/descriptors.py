@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from ctypes import wintypes
-from functools import cache
+from functools import cache, partial
 from io import FileIO
 from pathlib import Path
 from typing import TypeVar
@@ -29,6 +29,9 @@ _query_object.argtypes = (wintypes.HANDLE, wintypes.ULONG, wintypes.LPVOID, wint
 # "PUBLIC_OBJECT_BASIC_INFORMATION", of which the second word has the rights, and "File Access Rights Constants".
 _FACTS, _READ_DATA, _WRITE_DATA = 14, 1, 2 | 4
 _PATH_CHARACTERS = 1 << 15
+_COPIED_BYTES = 1 << 20
+# FILE_SHARE_READ, FILE_SHARE_WRITE and FILE_SHARE_DELETE
+_SHARE_ALL = 1 | 2 | 4
 # Chosen: adds little to a wait, and keeps no processor busy.
 _LOOK_S = 0.002
 
@@ -51,6 +54,16 @@ def duplicate(fd: int) -> int:
     copy = os.dup(fd)
     msvcrt.setmode(copy, os.O_BINARY)
     return copy if copy > 2 else above_standard(copy)
+
+
+def duplicate_for_programs(fd: int) -> int:
+    """A duplicate of a file; a copy if nobody else can open it, as a file that Python deletes when it is closed."""
+    try:
+        os.close(os.open(url_of(fd).removeprefix("file:"), os.O_RDONLY))
+    except PermissionError:
+        with open(open_again(fd), "rb") as file:
+            return in_memory(iter(partial(file.read, _COPIED_BYTES), b""))
+    return duplicate(fd)
 
 
 def above_standard(fd: int) -> int:
@@ -145,6 +158,15 @@ def url_of(fd: int) -> str:
     if not _final_path(msvcrt.get_osfhandle(fd), name, _PATH_CHARACTERS, 0):
         raise ctypes.WinError(ctypes.get_last_error())
     return f"file:{name.value.removeprefix(chr(92) * 2 + '?' + chr(92))}"
+
+
+def open_again(fd: int) -> int:
+    """The same file with a position of its own, for reading. It may be one that Python deletes when it's closed."""
+    path = url_of(fd).removeprefix("file:")
+    handle = _winapi.CreateFile(
+        path, _winapi.GENERIC_READ, _SHARE_ALL, _winapi.NULL, _winapi.OPEN_EXISTING, 0, _winapi.NULL
+    )
+    return msvcrt.open_osfhandle(handle, os.O_RDONLY | os.O_BINARY | os.O_NOINHERIT)
 
 
 def path_of_standard_input() -> str:
