@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import stat
@@ -60,8 +61,6 @@ class CopyingRelay:
                 raise ValueError(f"{name} must be at least 0, not {value}")
         if offset is not None and offset >= 1 << 63:
             raise ValueError(f"offset must be less than 2^63, not {offset}")
-        if hasattr(dst, "flush"):
-            dst.flush()
         self._count, self._offset, self._timeout = count, offset, timeout
         self._ahead, self._ahead_bytes = ahead, len(ahead)
         self._delivered = self._lost = 0
@@ -177,13 +176,9 @@ class CopyingRelay:
 
 
 def _number(src: Any) -> int:
-    if isinstance(src, int):
-        if src < 0:
-            raise ValueError(f"src must be a descriptor, which is at least 0, not {src}")
-        return src
-    if not hasattr(src, "fileno") or isinstance(src, type):
-        raise TypeError(f"src must be an open file or a descriptor, not {src!r}. Pass open(path, 'rb')")
-    return int(src.fileno())
+    if isinstance(src, str | bytes | os.PathLike):
+        raise TypeError(f"src must be an open file or a descriptor, not a path. Pass open({src!r}, 'rb')")
+    return int(ctypes.pythonapi.PyObject_AsFileDescriptor(ctypes.py_object(src)))
 
 
 class CopyTicket:
