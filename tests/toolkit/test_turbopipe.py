@@ -66,6 +66,7 @@ def test_dead_subprocess_raises_and_does_not_end_the_program() -> None:
         process.stdin.close()
 
 
+@pytest.mark.linux("the size of a pipe")
 @pytest.mark.parametrize("mode", MODES[1:])
 def test_the_environment_sets_the_transport(mode: str) -> None:
     code = """

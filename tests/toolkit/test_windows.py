@@ -82,6 +82,21 @@ def test_a_url_of_a_file_on_a_drive_is_its_path(url: str) -> None:
     assert without_scheme("file://server/clip.mp4", platform="win32") == "file://server/clip.mp4"
 
 
+@pytest.mark.parametrize("path", ["nul.mp4", r"C:\videos\Con.mkv", "com1", "aux .mp4"])
+def test_a_path_to_a_device_is_refused(path: str) -> None:
+    """Windows before 11 writes nul.mp4 to nowhere, and says that it did."""
+    with pytest.raises(ValueError, match="device"):
+        check_path(path, platform="win32")
+    check_path(path, platform="linux")
+    check_path("console.mp4", platform="win32")
+
+
+@pytest.mark.skipif(sys.platform != "win32", reason="elsewhere, it is a file")
+def test_the_device_nul_is_no_terminal() -> None:
+    with Path(os.devnull).open("wb") as nul:
+        assert not descriptors.is_terminal(nul.fileno())
+
+
 def test_zeros_are_as_many_as_asked_for() -> None:
     for nbytes in (5, 70_000, 10):
         with Path(descriptors.zeros(nbytes)).open("rb") as file:

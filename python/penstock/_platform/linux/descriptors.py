@@ -28,6 +28,9 @@ def duplicate(fd: int) -> int:
 duplicate_for_programs = duplicate
 
 
+is_terminal = os.isatty
+
+
 def above_standard(fd: int) -> int:
     """Moves a descriptor to a number above 2. If no number is left, the descriptor stays open."""
     if fd > 2:

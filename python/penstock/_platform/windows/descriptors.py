@@ -24,6 +24,8 @@ assert sys.platform == "win32"
 
 _final_path = ctypes.WinDLL("kernel32", use_last_error=True).GetFinalPathNameByHandleW
 _final_path.argtypes = (wintypes.HANDLE, wintypes.LPWSTR, wintypes.DWORD, wintypes.DWORD)
+_console_mode = ctypes.WinDLL("kernel32").GetConsoleMode
+_console_mode.argtypes = (wintypes.HANDLE, wintypes.LPDWORD)
 _query_object = ctypes.WinDLL("ntdll").NtQueryObject
 _query_object.argtypes = (wintypes.HANDLE, wintypes.ULONG, wintypes.LPVOID, wintypes.ULONG, wintypes.LPVOID)
 # "PUBLIC_OBJECT_BASIC_INFORMATION", of which the second word has the rights, and "File Access Rights Constants".
@@ -81,6 +83,11 @@ def is_open_for(fd: int, use: str) -> bool:
     if _query_object(msvcrt.get_osfhandle(fd), 0, facts, ctypes.sizeof(facts), None):
         return True  # the system doesn't tell
     return bool(facts[1] & (_READ_DATA if use == "reading" else _WRITE_DATA))
+
+
+def is_terminal(fd: int) -> bool:
+    """Whether it leads to a console. Python takes each device for one, also NUL."""
+    return os.isatty(fd) and bool(_console_mode(msvcrt.get_osfhandle(fd), ctypes.byref(wintypes.DWORD())))
 
 
 def pipe_capacity(fd: int) -> int:
