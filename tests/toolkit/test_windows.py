@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import wave
 from asyncio.trsock import TransportSocket
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +25,19 @@ from support.clips import clip
 from support.processes import interrupted, run_script
 from support.streams import noise
 
-from penstock import AudioDecoder, Decoder, Pipeline, Reader, Writer, pipes, probe, relay, write_video
+from penstock import (
+    AudioDecoder,
+    Decoder,
+    Encoder,
+    Pipeline,
+    Reader,
+    Writer,
+    pipes,
+    probe,
+    read_video,
+    relay,
+    write_video,
+)
 from penstock._ffmpeg.command.endpoints import is_url
 from penstock._ffmpeg.program.child import Lines, run
 from penstock._platform import descriptors
@@ -35,8 +48,10 @@ from penstock._platform.workers import Link, held_name
 from penstock._streams.copied import CopyingRelay, CopyTicket
 from penstock.cli import penstock_command
 from penstock.errors import BrokenStreamError, ClosedError, EncoderError, StalledError
+from penstock.gl import Capture
 from penstock.pipeline import Sink, Source
 from penstock.pipes import make_pipe
+from penstock.video import AudioTrack, prefetch
 
 
 @pytest.mark.parametrize("what", ON_WINDOWS)
@@ -334,6 +349,37 @@ def test_a_path_may_be_longer_than_260_characters(tmp_path: Path) -> None:
     write_video(video, np.zeros((3, 16, 16, 3), np.uint8), fps=10)
     with Decoder(video) as by_libav, Decoder(video, filters="hflip") as by_program:
         assert [sum(1 for _ in frames) for frames in (by_libav, by_program)] == [3, 3]
+
+
+class Drawn(int):
+    def read_into(self, view: np.ndarray) -> None:
+        view[:] = self
+
+
+class Drawing:
+    """A renderer without OpenGL."""
+
+    number = 0
+
+    def start_read(self) -> Drawn:
+        return Drawn(self.number)
+
+
+def test_a_capture_two_tracks_and_whole_videos_are_written_and_read(tmp_path: Path) -> None:
+    video, sound, drawing = tmp_path / "clip.mkv", tmp_path / "sound.wav", Drawing()
+    with wave.open(str(sound), "wb") as file:
+        file.setparams((1, 2, 48_000, 0, "NONE", ""))
+        file.writeframes(bytes(48_000))
+    with (
+        Encoder(video, size=(16, 16), fps=10, codec="ffv1", audio=[sound, AudioTrack(48_000, 1)]) as encoder,
+        Capture(drawing, encoder) as capture,
+    ):
+        for drawing.number in range(5):
+            capture.take()
+        encoder.write_audio(np.full((24_000, 1), 0.1, np.float32))
+    assert read_video(video)[:, 0, 0, 0].tolist() == [*range(5)]
+    [ahead] = [sum(1 for _ in decoder) for decoder in prefetch([video])]
+    assert (ahead, len(probe(video).audio)) == (5, 2)
 
 
 @pytest.mark.parametrize("filters", [None, "hflip"])
