@@ -34,6 +34,7 @@ def source() -> Iterator[Path]:
         yield Path(shutil.copy(clip("audio_aac"), folder))
 
 
+@pytest.mark.linux("limits of a process")
 @pytest.mark.parametrize("number", SHORTAGES)
 @pytest.mark.parametrize("read", [probe, Decoder, AudioDecoder])
 def test_shortage_while_libav_opens_a_file_raises_os_error(

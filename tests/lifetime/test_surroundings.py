@@ -108,6 +108,7 @@ def test_closed_standard_output_shows_no_traceback(tmp_path: Path, command: str)
         assert "Traceback" not in closed_at_start.stderr.decode()
 
 
+@pytest.mark.linux("escape codes of terminals")
 def test_progress_bar_in_a_notebook_needs_no_widgets(tmp_path: Path) -> None:
     code = """
         import builtins

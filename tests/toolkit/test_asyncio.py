@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from support.cases import MODES, eventually
@@ -17,30 +19,55 @@ from penstock import _native
 FRAME = noise(3 << 20)
 
 
-@pytest.mark.linux("loops that watch pipes")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_ticket_is_awaited_while_the_loop_goes_on(pair: tuple[int, int], mode: str) -> None:
     """The reader is a task of the same loop: it could not read if the await kept the loop."""
     reader, writer = pair
-    os.set_blocking(reader, False)
-
-    async def read() -> bytes:
-        stream = asyncio.StreamReader()
-        protocol = asyncio.StreamReaderProtocol(stream)
-        await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, os.fdopen(os.dup(reader), "rb"))
-        return await stream.read()
 
     async def main() -> bytes:
-        reading = asyncio.create_task(read())
+        reading = asyncio.create_task(asyncio.to_thread(read_exactly, reader, len(FRAME)))
         ticket = _native._pipe(FRAME, writer, mode=mode)
         assert not ticket.done()
         assert await ticket is None
         assert ticket.done()
         assert await ticket is None  # again, when it has ended
-        os.close(writer)
         return await reading
 
     assert asyncio.run(asyncio.wait_for(main(), 30)) == FRAME
+
+
+@pytest.mark.parametrize("loop", [None, asyncio.SelectorEventLoop], ids=["the default", "selector"])
+def test_every_kind_of_loop_awaits_all_streams(
+    loop: Callable[[], asyncio.AbstractEventLoop] | None, pair: tuple[int, int], tmp_path: Path
+) -> None:
+    """On Windows, the default is a loop that watches no descriptors."""
+    reader, writer = pair
+    piece = len(FRAME) // 3
+
+    async def streams() -> None:
+        async with (
+            penstock.Reader(reader, frame_bytes=piece, queue_items=1) as frames,
+            penstock.Writer(writer) as stream,
+        ):
+            ticket = stream.submit(FRAME)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(ticket, 0.05)
+            got = [bytes(await anext(frames)) for _ in range(2)]
+            await ticket
+            os.close(writer)
+            got += [bytes(frame) async for frame in frames] if stream.close() is None else []
+        assert b"".join(got) == FRAME
+
+    async def videos() -> None:
+        async with penstock.Encoder(tmp_path / "a.mkv", size=(16, 16), fps=10, codec="ffv1") as encoder:
+            for value in range(5):
+                await encoder.write(bytes([value]) * 768)
+        async with penstock.Decoder(tmp_path / "a.mkv") as decoder:
+            assert [int(frame[0, 0, 0]) async for frame in decoder] == [*range(5)]
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(asyncio.wait_for(streams(), 30))
+        runner.run(asyncio.wait_for(videos(), 60))
 
 
 def test_many_tickets_are_awaited_at_once(pair: tuple[int, int]) -> None:

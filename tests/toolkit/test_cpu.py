@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from support.this_process import policy_of
 
 from penstock import cpu
 
@@ -125,20 +126,18 @@ def test_the_repr_is_short_however_large_the_machine(root: Path) -> None:
 # This machine
 
 
-@pytest.mark.linux("sched_getaffinity")
 def test_allowed_cpus_match_the_system() -> None:
     topology = cpu.topology()
-    assert {one.id for one in topology.logical_processors if one.allowed} == os.sched_getaffinity(0)
-    assert sum(one.online for one in topology.logical_processors) == os.sysconf("SC_NPROCESSORS_ONLN")
+    assert {one.id for one in topology.logical_processors if one.allowed} == policy_of().cpus
+    assert sum(one.online for one in topology.logical_processors) == os.cpu_count()
 
 
-@pytest.mark.linux("sched_getaffinity")
 def test_allowed_cpus_are_those_of_the_calling_thread() -> None:
     allowed: list[set[int]] = []
-    first = min(os.sched_getaffinity(0))
+    first = min(policy_of().cpus)
 
     def ask() -> None:
-        os.sched_setaffinity(0, {first})
+        cpu.pin([first])
         allowed.append({one.id for one in cpu.topology().logical_processors if one.allowed})
 
     thread = threading.Thread(target=ask)

@@ -121,8 +121,7 @@ EMPTY = {
 }
 
 
-@pytest.mark.linux("modes that map or give away pages")
-@pytest.mark.parametrize("mode", ["staged", "zero-copy"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", EMPTY)
 def test_empty_buffer_is_a_write_too(pair: tuple[int, int], kind: str, mode: str) -> None:
     """It ends in its turn, takes no place in the pipe, and is no end of file to the reader."""
@@ -325,8 +324,7 @@ FREEING = {
 }
 
 
-@pytest.mark.linux("modes that map or give away pages")
-@pytest.mark.parametrize("mode", ["staged", "zero-copy"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("how", FREEING)
 def test_a_buffer_can_be_resized_as_soon_as_a_wait_says_that_it_is_free(
     pair: tuple[int, int], how: str, mode: str

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -23,6 +24,10 @@ from penstock import BrokenStreamError, ClosedError, StalledError
 DATA = noise(3_000_001)
 
 
+SPLICE = "splice" if sys.platform == "linux" else "read-write"
+"""How a relay moves what a pipe has."""
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[int]:
     """A descriptor of a file that holds ``DATA``."""
@@ -38,16 +43,16 @@ def position(fd: int) -> int:
 
 
 class TestABlockingCall:
-    @pytest.mark.linux("splice")
     def test_relay_moves_everything(self, file: int, pair: tuple[int, int]) -> None:
         reader, writer = pair
         reading = ReaderThread(reader)
         relayed = penstock.relay(file, writer)
         os.close(writer)
         assert reading.result() == DATA
-        assert (relayed.bytes, relayed.method, relayed.source_ended) == (len(DATA), "splice", True)
-        assert relayed.reason == "there is a pipe at one end"
-        assert repr(relayed).startswith("<RelayReport 3000001 bytes by splice")
+        assert (relayed.bytes, relayed.method, relayed.source_ended) == (len(DATA), SPLICE, True)
+        if SPLICE == "splice":
+            assert relayed.reason == "there is a pipe at one end"
+            assert repr(relayed).startswith("<RelayReport 3000001 bytes by splice")
 
     def test_relay_moves_count_bytes(self, file: int, tmp_path: Path) -> None:
         with (tmp_path / "copy").open("wb") as copy:
@@ -170,7 +175,7 @@ class TestInTheBackground:
             ticket.wait(PATIENCE_S)
 
     def test_kept_ticket_holds_no_descriptor(self) -> None:
-        with Path("/dev/null").open("wb") as null:
+        with Path(os.devnull).open("wb") as null:
             before = open_fds()
             tickets = [penstock.pipes.start_relay(feed(b"frame"), null, 5) for _ in range(10)]
             for ticket in tickets:
@@ -185,15 +190,13 @@ class TestInTheBackground:
         gc.collect()
         assert ReaderThread(os.dup(reader)).result() == DATA
 
-    @pytest.mark.linux("descriptors that programs inherit")
-    def test_relay_is_finished_before_the_program_ends(self, file: int) -> None:
+    def test_relay_is_finished_before_the_program_ends(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_bytes(DATA)
         done = run_script(
             """
-            reader, writer = os.pipe()
-            penstock.pipes.start_relay(int(sys.argv[1]), 1)
+            penstock.pipes.start_relay(open(sys.argv[1], "rb", buffering=0), 1)
             """,
-            file,
-            pass_fds=(file,),
+            tmp_path / "file",
         )
         assert succeeded(done) == DATA
 
@@ -213,7 +216,7 @@ class TestInTheBackground:
 class TestInAsyncio:
     def test_many_relays_can_be_awaited_at_once(self) -> None:
         async def main() -> list[int]:
-            with Path("/dev/null").open("wb") as null:
+            with Path(os.devnull).open("wb") as null:
                 tickets = [penstock.pipes.start_relay(feed(DATA[: 1000 * i]), null) for i in range(20)]
                 return [(await ticket).bytes for ticket in tickets]
 
@@ -264,7 +267,6 @@ def test_relay_gives_a_socket_all_that_it_has_room_for() -> None:
     assert 0 < calls.count("sendfile") < 64
 
 
-@pytest.mark.linux("splice")
 def test_prepared_relay_moves_one_piece_after_the_other() -> None:
     (source, feeding), (draining, sink) = os.pipe(), os.pipe()
     os.write(feeding, b"onetwothree")
@@ -273,7 +275,7 @@ def test_prepared_relay_moves_one_piece_after_the_other() -> None:
             os.close(end)  # it has its own
         for piece in (b"one", b"two"):
             report = relay.move(3)
-            assert (report.bytes, report.method, report.source_ended) == (3, "splice", False)
+            assert (report.bytes, report.method, report.source_ended) == (3, SPLICE, False)
             assert os.read(draining, 100) == piece
         os.close(feeding)
         report = relay.move(100)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import fcntl
 import os
 import signal
 import socket
@@ -19,6 +18,7 @@ from support.streams import noise, read_exactly, unread_bytes
 
 import penstock
 from penstock import ClosedError, StalledError
+from penstock._platform import descriptors
 
 SIZE = 500_000
 DATA = noise(SIZE)
@@ -91,7 +91,7 @@ def by_asyncio(src: int, dst: int, method: Any) -> BaseException:
 def full_pipe() -> tuple[int, int]:
     """With room for 100,000 bytes, whose reader does nothing."""
     reader, writer = os.pipe()
-    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 1 << 20)
+    descriptors.grow_pipe(writer, 1 << 20)
     os.write(writer, bytes((1 << 20) - 100_000))
     return reader, writer
 
@@ -113,6 +113,7 @@ def drained(fd: int) -> bytes:
     return bytes(got)
 
 
+@pytest.mark.linux("what a pipe holds that was not read")
 @pytest.mark.parametrize("end", [by_timeout, by_signal, by_cancel, by_timeout_of_a_ticket, by_asyncio])
 @pytest.mark.parametrize(
     ("sink", "method"), [(full_pipe, "read-write"), (small_socket, "auto"), (small_socket, "read-write")]
@@ -121,7 +122,7 @@ def test_interrupted_relay_loses_no_byte_of_a_pipe(
     end: Callable[[int, int, str], BaseException], sink: Callable[[], tuple[int, int]], method: str
 ) -> None:
     src, feed = os.pipe()
-    fcntl.fcntl(feed, fcntl.F_SETPIPE_SZ, 1 << 20)
+    descriptors.grow_pipe(feed, 1 << 20)
     os.write(feed, DATA)
     far, dst = sink()
     before = unread_bytes(far)
@@ -134,6 +135,7 @@ def test_interrupted_relay_loses_no_byte_of_a_pipe(
         os.close(fd)
 
 
+@pytest.mark.linux("sockets as descriptors")
 @pytest.mark.parametrize("end", [by_timeout, by_signal, by_cancel, by_timeout_of_a_ticket, by_asyncio])
 def test_bytes_in_hand_are_reported_as_lost(end: Callable[[int, int, str], BaseException]) -> None:
     """A message is taken whole, though the pipe has room for a part of it only."""
@@ -154,6 +156,7 @@ def test_bytes_in_hand_are_reported_as_lost(end: Callable[[int, int, str], BaseE
 class TestInterruptedAtAnyMoment:
     """A signal that comes in the last moment of a relay is handled after all bytes have been delivered."""
 
+    @pytest.mark.linux("timers that send signals")
     def test_file_position_is_after_the_last_delivered_byte(self, tmp_path: Path) -> None:
         path, out = tmp_path / "source", tmp_path / "out"
         path.write_bytes(bytes(24 << 20))
@@ -173,13 +176,14 @@ class TestInterruptedAtAnyMoment:
                 assert src.tell() == 10 + out.stat().st_size
         assert interrupted
 
+    @pytest.mark.linux("timers that send signals")
     def test_interrupted_relay_counts_bytes_read_ahead_exactly(self) -> None:
         interrupted = 0
         for round_ in range(60):
             source, feed = os.pipe()
             reader, dst = os.pipe()
             for writer in (feed, dst):
-                fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 1 << 20)
+                descriptors.grow_pipe(writer, 1 << 20)
             os.write(feed, DATA)
             os.close(feed)
             with os.fdopen(source, "rb", buffering=300_000) as src:
@@ -200,6 +204,7 @@ class TestInterruptedAtAnyMoment:
             os.close(dst)
         assert interrupted
 
+    @pytest.mark.linux("timers that send signals")
     def test_exception_without_settable_attributes_is_raised_unchanged(self, pair: tuple[int, int]) -> None:
         class Frozen(Exception):
             def __setattr__(self, name: str, value: object) -> None:
@@ -224,6 +229,7 @@ class TestInterruptedAtAnyMoment:
         os.close(reader)
 
 
+@pytest.mark.linux("sockets as descriptors")
 def test_bytes_still_in_a_buffer_are_not_reported_as_lost() -> None:
     """It is the stream's, although the relay had it in hand."""
     source, feed = os.pipe()

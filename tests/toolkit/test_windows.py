@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import multiprocessing
 import os
 import re
 import subprocess
 import sys
 import tempfile
 import threading
+import wave
+from asyncio.trsock import TransportSocket
+from collections.abc import Callable
 from pathlib import Path
 from socket import socketpair
 
@@ -18,9 +22,22 @@ import pytest
 from click.testing import CliRunner
 from support.cases import eventually
 from support.clips import clip
-from support.processes import run_script
+from support.processes import interrupted, run_script
+from support.streams import noise
 
-from penstock import Decoder, Reader, Writer, write_video
+from penstock import (
+    AudioDecoder,
+    Decoder,
+    Encoder,
+    Pipeline,
+    Reader,
+    Writer,
+    pipes,
+    probe,
+    read_video,
+    relay,
+    write_video,
+)
 from penstock._ffmpeg.command.endpoints import is_url
 from penstock._ffmpeg.program.child import Lines, run
 from penstock._platform import descriptors
@@ -31,7 +48,10 @@ from penstock._platform.workers import Link, held_name
 from penstock._streams.copied import CopyingRelay, CopyTicket
 from penstock.cli import penstock_command
 from penstock.errors import BrokenStreamError, ClosedError, EncoderError, StalledError
+from penstock.gl import Capture
+from penstock.pipeline import Sink, Source
 from penstock.pipes import make_pipe
+from penstock.video import AudioTrack, prefetch
 
 
 @pytest.mark.parametrize("what", ON_WINDOWS)
@@ -80,6 +100,21 @@ def test_a_url_of_a_file_on_a_drive_is_its_path(url: str) -> None:
 def test_a_path_in_a_command_is_one_word_of_the_systems_shell() -> None:
     assert shell_word(r"C:\my clips\a&b.mp4", platform="win32") == r'"C:\my clips\a&b.mp4"'
     assert shell_word("/my clips/a.mp4", platform="linux") == "'/my clips/a.mp4'"
+
+
+@pytest.mark.parametrize("path", ["nul.mp4", r"C:\videos\Con.mkv", "com1", "aux .mp4"])
+def test_a_path_to_a_device_is_refused(path: str) -> None:
+    """Windows before 11 writes nul.mp4 to nowhere, and says that it did."""
+    with pytest.raises(ValueError, match="device"):
+        check_path(path, platform="win32")
+    check_path(path, platform="linux")
+    check_path("console.mp4", platform="win32")
+
+
+@pytest.mark.skipif(sys.platform != "win32", reason="elsewhere, it is a file")
+def test_the_device_nul_is_no_terminal() -> None:
+    with Path(os.devnull).open("wb") as nul:
+        assert not descriptors.is_terminal(nul.fileno())
 
 
 def test_zeros_are_as_many_as_asked_for() -> None:
@@ -210,6 +245,38 @@ def test_a_stalled_copying_relay_is_cut_off_at_exit() -> None:
     assert b"1 relays were cut off" in done.stderr
 
 
+@pytest.mark.parametrize("end", ["timeout", "cancel"])
+def test_a_copying_relay_gives_up_a_reader_that_reads_nothing(end: str, tmp_path: Path) -> None:
+    data = noise(3 << 20)
+    (tmp_path / "source").write_bytes(data)
+    quiet, sink = make_pipe()
+    with quiet, (tmp_path / "source").open("rb", buffering=0) as src:
+        ticket = CopyTicket(src, sink, None, None, 0.1 if end == "timeout" else None, "auto", None)
+        sink.close()
+        if end == "cancel":
+            assert eventually(lambda: quiet.unread_bytes)
+            ticket.cancel()
+        ended = ticket.exception(20)
+        assert isinstance(ended, StalledError if end == "timeout" else ClosedError)
+        got = quiet.readall()
+        assert data.startswith(got)
+        assert ended.bytes_delivered <= len(got) <= ended.bytes_delivered + ended.bytes_lost == src.tell()
+
+
+def test_ctrl_c_ends_a_relay_to_a_reader_that_reads_nothing(tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(bytes(2 << 20))
+    code = """
+    reader, writer = os.pipe()
+    with open(sys.argv[1], "rb") as src:
+        print("waiting", flush=True)
+        try:
+            penstock.relay(src, writer)
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    assert interrupted(code, tmp_path / "source") == b"interrupted\n"
+
+
 def test_a_copying_relay_gives_up_a_silent_source() -> None:
     (reader, writer), (_, sink) = make_pipe(), make_pipe()
     with reader, writer, sink:
@@ -298,6 +365,49 @@ def test_a_path_may_be_longer_than_260_characters(tmp_path: Path) -> None:
         assert [sum(1 for _ in frames) for frames in (by_libav, by_program)] == [3, 3]
 
 
+class Drawn(int):
+    def read_into(self, view: np.ndarray) -> None:
+        view[:] = self
+
+
+class Drawing:
+    """A renderer without OpenGL."""
+
+    number = 0
+
+    def start_read(self) -> Drawn:
+        return Drawn(self.number)
+
+
+def test_a_capture_two_tracks_and_whole_videos_are_written_and_read(tmp_path: Path) -> None:
+    video, sound, drawing = tmp_path / "clip.mkv", tmp_path / "sound.wav", Drawing()
+    with wave.open(str(sound), "wb") as file:
+        file.setparams((1, 2, 48_000, 0, "NONE", ""))
+        file.writeframes(bytes(48_000))
+    with (
+        Encoder(video, size=(16, 16), fps=10, codec="ffv1", audio=[sound, AudioTrack(48_000, 1)]) as encoder,
+        Capture(drawing, encoder) as capture,
+    ):
+        for drawing.number in range(5):
+            capture.take()
+        encoder.write_audio(np.full((24_000, 1), 0.1, np.float32))
+    assert read_video(video)[:, 0, 0, 0].tolist() == [*range(5)]
+    [ahead] = [sum(1 for _ in decoder) for decoder in prefetch([video])]
+    assert (ahead, len(probe(video).audio)) == (5, 2)
+
+
+@pytest.mark.parametrize("filters", [None, "hflip"])
+def test_a_temporary_file_is_decoded(tmp_path: Path, filters: str | None) -> None:
+    """On Windows, nobody else can open what Python deletes when it's closed."""
+    video = tmp_path / "clip.mp4"
+    write_video(video, np.zeros((3, 16, 16, 3), np.uint8), fps=10)
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(video.read_bytes())
+        file.flush()
+        with Decoder(file, filters=filters) as frames:
+            assert sum(1 for _ in frames) == 3
+
+
 @pytest.mark.parametrize("filters", [None, "hflip"])
 def test_frames_of_a_pipe_are_decoded(tmp_path: Path, filters: str | None) -> None:
     video = tmp_path / "clip.mkv"
@@ -327,18 +437,35 @@ def test_a_file_that_is_open_stays_and_the_new_video_beside_it(tmp_path: Path) -
         assert sum(1 for _ in frames) == 5
 
 
-def test_a_socket_is_told_by_its_type_and_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [
+        Decoder,
+        AudioDecoder,
+        probe,
+        Writer,
+        lambda end: Pipeline(Source.fd(end)),
+        lambda end: Pipeline([b"a"], sink=Sink.fd(end)),
+        lambda end: Reader(end, frame_bytes=4),
+        lambda end: relay(end, os.devnull),
+        lambda end: pipes.start_relay(end, os.devnull),
+        lambda end: pipes.Relay(end, os.devnull),
+    ],
+)
+def test_sockets_and_handles_are_told_by_their_types_and_refused(
+    call: Callable[[object], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their numbers may be those of other descriptors."""
     monkeypatch.setattr(refuse, "__kwdefaults__", {"platform": "win32"})
     ours, its = socketpair()
-    with ours, its, its.makefile("rb") as stream:
-        for call in (
-            lambda: Decoder(its),
-            lambda: Decoder(stream),
-            lambda: CopyingRelay(its, ours, None, None, None, "auto", b""),
-        ):
+    with ours, its, its.makefile("rb") as stream, its.makefile("rb", buffering=0) as raw:
+        for end in (its, stream, raw, TransportSocket(its)):
             with pytest.raises(OSError, match="socket") as raised:
-                call()
+                call(end)
             assert raised.value.errno == errno.ENOTSUP
+    for end in multiprocessing.Pipe():
+        with end, pytest.raises((OSError, TypeError), match=r"handle|Connection"):
+            call(end)
 
 
 def test_the_pipe_of_a_program_that_never_opened_it_ends() -> None:

@@ -29,7 +29,7 @@ pub(crate) fn descriptor(fd: &Bound<'_, PyAny>) -> PyResult<handle::Borrowed<'st
         flush.call0()?;
     }
     // SAFETY: it is not negative.
-    unsafe { sys::borrow(fd, number) }
+    unsafe { sys::borrow(py, number) }
 }
 
 /// What a Python stream has read ahead of the program.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import stat
-import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +18,6 @@ from penstock._facts.fetching import FetchedSource
 from penstock._facts.single_pass import SinglePassSource
 from penstock._ffmpeg.command import endpoints
 from penstock._platform import descriptors
-from penstock._platform.refusals import refuse
 from penstock._streams import python_streams
 
 if TYPE_CHECKING:
@@ -167,11 +165,7 @@ def _carrier(file: Any) -> int | None:
     if isinstance(file, int) and not isinstance(file, bool):
         return file
     raw = getattr(file, "raw", file)
-    sockets = sys.modules.get("socket")  # without which there is none
-    is_socket = sockets is not None and isinstance(raw, sockets.SocketIO | sockets.socket)
-    if is_socket:
-        refuse("a socket as a descriptor")
-    return raw.fileno() if is_socket or isinstance(raw, io.FileIO) else None
+    return raw.fileno() if python_streams.is_socket(file) or isinstance(raw, io.FileIO) else None
 
 
 def _descriptor(given: Any) -> int:
@@ -183,7 +177,7 @@ def _descriptor(given: Any) -> int:
                 f"descriptor {carrier} must be of a regular file, pipe, FIFO or socket. For a camera, pass the "
                 "standard output of `ffmpeg -f v4l2 -i /dev/video0 -c copy -f nut -`"
             )
-        return descriptors.duplicate(carrier)
+        return descriptors.duplicate_for_programs(carrier)
     if not hasattr(given, "read"):
         try:
             with memoryview(given) as view:

@@ -7,11 +7,14 @@ import re
 import shlex
 import sys
 
+# "Naming Files, Paths, and Namespaces". NUL alone is a place that somebody may mean.
+_DEVICE = re.compile(r"(?:con|prn|aux|com\d|lpt\d|nul(?= *\.)) *(?:\.|$)", re.IGNORECASE)
+
 
 def check_path(path: str, *, platform: str = sys.platform) -> None:
-    """Raises a ValueError for a path that Windows takes for a stream inside of a file, or that lacks a drive's slash.
+    """Raises a ValueError for a path that Windows takes for a device or a stream inside of a file.
 
-    Others take "clip:1.mp4" for a name.
+    Or that lacks a drive's slash. Others take "clip:1.mp4" and "nul.mp4" for names.
     """
     if platform != "win32":
         return
@@ -21,6 +24,8 @@ def check_path(path: str, *, platform: str = sys.platform) -> None:
             f"{path!r} names a stream inside of a file, or a place on another drive. Pass a path whose only ':' "
             "follows the letter of a drive, such as 'C:/videos/clip.mp4'"
         )
+    if _DEVICE.match(ntpath.basename(rest)):
+        raise ValueError(f"{path!r} is a device of Windows, and no file. Pass a path with another name")
 
 
 def shell_word(text: str, *, platform: str = sys.platform) -> str:

@@ -9,6 +9,7 @@ import sys
 ON_WINDOWS = {
     "Tee": "Pass FanOut the same frames, or write each piece to several Writers",
     "a socket as a descriptor": "Pass a pipe or a file, to which a thread copies what comes",
+    "a handle as a descriptor": "Pass an end of penstock.pipes.make_pipe()",
     "fifo": "Use a pipe: penstock.pipes.make_pipe()",
     "ffmpeg_policy": "Lower the priority of this process, which FFmpeg then inherits",
     "isolated=True": "Pass isolated=False for files that you trust, or read the others on Linux",

@@ -1,11 +1,11 @@
-"""A relay that copies, where no other way is native. It waits in the system's reads and writes."""
+"""A relay that copies, where no other way is native. It looks for what comes, and a native stream writes it."""
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import stat
-import sys
 import threading
 import time
 from collections.abc import Generator
@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from penstock import _native
 from penstock._common import exits
 from penstock._platform import descriptors
-from penstock._platform.refusals import refuse
-from penstock.errors import BrokenStreamError, ClosedError, StalledError
+from penstock.errors import ClosedError, StalledError
 
 if TYPE_CHECKING:
     from penstock._common.types import Priority
@@ -62,22 +61,22 @@ class CopyingRelay:
                 raise ValueError(f"{name} must be at least 0, not {value}")
         if offset is not None and offset >= 1 << 63:
             raise ValueError(f"offset must be less than 2^63, not {offset}")
-        if hasattr(dst, "flush"):
-            dst.flush()
         self._count, self._offset, self._timeout = count, offset, timeout
         self._ahead, self._ahead_bytes = ahead, len(ahead)
         self._delivered = self._lost = 0
-        self._ends: list[int] = []
+        self._source = -1
+        self._stream: _native.Writer | None = None
         self.is_cancelled = False
         try:
-            for number, use in ((_number(src), "reading"), (_number(dst), "writing")):
-                if not descriptors.is_open_for(number, use):
-                    raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-                self._ends.append(descriptors.duplicate(number))
-            self._is_file = stat.S_ISREG(os.fstat(self._ends[0]).st_mode)
+            number = _number(src)
+            if not descriptors.is_open_for(number, "reading"):
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            self._source = descriptors.duplicate(number)
+            self._is_file = stat.S_ISREG(os.fstat(self._source).st_mode)
             if offset is not None:
                 self._open_again()
-                os.lseek(self._ends[0], offset, os.SEEK_SET)
+                os.lseek(self._source, offset, os.SEEK_SET)
+            self._stream = _native.Writer(dst, mode="write")
         except BaseException:
             self.close()
             raise
@@ -86,9 +85,9 @@ class CopyingRelay:
         """Gives the source a position of its own: duplicates share the caller's."""
         if not self._is_file:
             raise ValueError("offset needs a regular file as the source")
-        again = descriptors.opened_again(self._ends[0])
-        os.close(self._ends[0])
-        self._ends[0] = again
+        again = descriptors.open_again(self._source)
+        os.close(self._source)
+        self._source = again
 
     def run(self, stream: Any = None) -> CopyReport:
         """Moves the bytes, then sets the stream of the source, if given, behind those that were delivered."""
@@ -104,14 +103,23 @@ class CopyingRelay:
 
     def advance(self, count: int | None) -> CopyReport:
         """Moves so many bytes more, or all."""
-        if not self._ends:
+        if self._stream is None:
             raise ClosedError("the relay is closed")
         self._delivered = self._lost = 0
-        while count is None or self._delivered < count:
-            most = _PIECE_BYTES if count is None else min(_PIECE_BYTES, count - self._delivered)
-            if not (data := self._next(most)):
-                return CopyReport(self._delivered, True)
-            self._write(data)
+        try:
+            while count is None or self._delivered < count:
+                most = _PIECE_BYTES if count is None else min(_PIECE_BYTES, count - self._delivered)
+                if not (data := self._next(most)):
+                    return CopyReport(self._delivered, True)
+                self._write(self._stream, data)
+        except BaseException as error:
+            if self._lost:
+                self.close()
+            if isinstance(error, StalledError):
+                from penstock._common.log import logger  # slow to import, and few relays stall
+
+                logger.warning("a relay stalled: %s", error)
+            raise
         return CopyReport(self._delivered, False)
 
     def _next(self, most: int) -> bytes:
@@ -119,40 +127,43 @@ class CopyingRelay:
             data, self._ahead = self._ahead[:most], self._ahead[most:]
             return data
         since_s = time.monotonic()
-        while not descriptors.waits_to_read(self._ends[0], _LOOK_MS):
+        while not descriptors.waits_to_read(self._source, _LOOK_MS):
             if self.is_cancelled:
                 raise ClosedError("the relay was cancelled")
             waited_s = time.monotonic() - since_s
             if self._timeout is not None and waited_s >= self._timeout:
-                stalled = StalledError("nothing moved", waited_s)
-                from penstock._common.log import logger  # slow to import, and few relays stall
+                raise StalledError("nothing moved", waited_s)
+        return os.read(self._source, most)
 
-                logger.warning("a relay stalled: %s", stalled)
-                raise stalled
-        return os.read(self._ends[0], most)
+    def _write(self, stream: _native.Writer, data: bytes) -> None:
+        self._lost = len(data)  # a write that is cut short may have arrived in part
+        failure = stream.submit(data).exception(self._timeout)
+        if failure is None or isinstance(failure, OSError):  # the system's, whose counts are exact
+            self._lost = getattr(failure, "bytes_lost", 0)
+        self._delivered += len(data) - self._lost
+        if isinstance(failure, OSError) and self._is_file:
+            os.lseek(self._source, -self._lost, os.SEEK_CUR)
+            self._lost = 0
+        if failure is not None:
+            raise failure
 
-    def _write(self, data: bytes) -> None:
-        left = memoryview(data)
-        try:
-            while left:
-                given = descriptors.write(self._ends[1], left)
-                left, self._delivered = left[given:], self._delivered + given
-        except BaseException as error:
-            if self._is_file:
-                os.lseek(self._ends[0], -len(left), os.SEEK_CUR)
-            else:
-                self._lost = len(left)
-            if isinstance(error, BrokenPipeError):
-                raise BrokenStreamError(error.errno or 0, error.strerror or "") from error
-            raise
+    def cancel(self) -> None:
+        """Ends the waits of the thread that runs it."""
+        self.is_cancelled = True
+        if (stream := self._stream) is not None:
+            stream.abort()
 
     def close_at_exit(self) -> None:
         """Nothing: the system closes all."""
 
     def close(self) -> None:
         """Closes the descriptors."""
-        while self._ends:
-            os.close(self._ends.pop())
+        stream, self._stream = self._stream, None
+        source, self._source = self._source, -1
+        if stream is not None:
+            stream.abort()
+        if source >= 0:
+            os.close(source)
 
     def tell(self, error: BaseException) -> None:
         """Sets the byte counts on the exception that ended the relay."""
@@ -164,11 +175,10 @@ class CopyingRelay:
         return CopyReport(self._delivered, False)
 
 
-def _number(end: Any) -> int:
-    sockets = sys.modules.get("socket")  # without which there is none
-    if sockets is not None and isinstance(getattr(end, "raw", end), sockets.SocketIO | sockets.socket):
-        refuse("a socket as a descriptor")
-    return end if isinstance(end, int) else int(end.fileno())
+def _number(src: Any) -> int:
+    if isinstance(src, str | bytes | os.PathLike):
+        raise TypeError(f"src must be an open file or a descriptor, not a path. Pass open({src!r}, 'rb')")
+    return int(ctypes.pythonapi.PyObject_AsFileDescriptor(ctypes.py_object(src)))
 
 
 class CopyTicket:
@@ -229,7 +239,7 @@ class CopyTicket:
             raise continues
 
     def cancel(self) -> None:
-        self._relay.is_cancelled = True
+        self._relay.cancel()
 
     def __await__(self) -> Generator[Any, None, CopyReport]:
         import asyncio  # slow to import; a program that uses asyncio has done so

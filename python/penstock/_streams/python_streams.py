@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, TypeAlias, cast
 
 from penstock._platform import descriptors
+from penstock._platform.refusals import refuse
 
 Buffered: TypeAlias = io.BufferedReader | io.BufferedRandom
 """Streams that read ahead of the program."""
@@ -154,6 +155,10 @@ def _check_faithful(end: Any, name: str) -> None:
     ssl = sys.modules.get("ssl")
     if ssl is not None and isinstance(_socket_of(end), ssl.SSLSocket):
         _refuse(end, name)
+    if not is_socket(end) and hasattr(
+        end, "_handle"
+    ):  # a connection of multiprocessing, or a pipe of asyncio
+        refuse("a handle as a descriptor")
 
 
 def _is_faithful(stream: Any) -> bool:
@@ -177,6 +182,15 @@ def _has_descriptor(stream: Any) -> bool:
     return True
 
 
+def is_socket(end: Any) -> bool:
+    """Whether it is a socket, or what ``socket.makefile`` returns. Windows refuses it: its number is no descriptor."""
+    sockets = sys.modules.get("socket")  # without which there is none
+    if sockets is None or not isinstance(_socket_of(end), sockets.socket):
+        return False
+    refuse("a socket as a descriptor")
+    return True
+
+
 def _socket_of(end: Any) -> Any:
-    """The socket behind ``socket.makefile``, or the object itself."""
+    """The socket behind ``socket.makefile`` or a transport of asyncio, or the object itself."""
     return getattr(getattr(end, "raw", end), "_sock", end)

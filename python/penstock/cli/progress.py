@@ -12,6 +12,7 @@ import click
 from rich.filesize import decimal
 
 from penstock._common.progress import ByteBars
+from penstock._platform import descriptors
 from penstock.cli.opening import Endpoint
 
 #: How often progress is drawn. Chosen: smooth for the eye, and no load for the processor.
@@ -34,7 +35,7 @@ def is_wanted(asked: bool | None, destinations: Sequence[Endpoint] = (), *, quie
     return (
         sys.stderr is not None
         and sys.stderr.isatty()
-        and not any(os.isatty(each.fd) for each in destinations)
+        and not any(descriptors.is_terminal(each.fd) for each in destinations)
     )
 
 

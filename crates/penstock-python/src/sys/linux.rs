@@ -20,7 +20,7 @@ pub(crate) const MODES: &[(&str, Mode)] =
 /// # Safety
 ///
 /// It is not negative.
-pub(crate) unsafe fn borrow(_object: &Bound<'_, PyAny>, descriptor: i32) -> PyResult<Borrowed<'static>> {
+pub(crate) unsafe fn borrow(_py: Python<'_>, descriptor: i32) -> PyResult<Borrowed<'static>> {
     // SAFETY: not negative. Whether it is open is asked of the system first thing; the core works on a duplicate of its own.
     Ok(unsafe { handle::borrow(descriptor) })
 }

@@ -18,17 +18,12 @@ pub(crate) const MODES: &[(&str, Mode)] = &[("auto", Mode::Auto), ("write", Mode
 /// The failure that Python has no number for, and calls a wrong argument: "System Error Codes" of the Windows documentation.
 const NOT_SUPPORTED: i32 = 50;
 
-/// The handle of a descriptor, for the length of a call. A socket's number is none.
+/// The handle of a descriptor, for the length of a call. Sockets, whose numbers are none, were refused before.
 ///
 /// # Safety
 ///
 /// It is not negative.
-pub(crate) unsafe fn borrow(object: &Bound<'_, PyAny>, descriptor: i32) -> PyResult<Borrowed<'static>> {
-    let py = object.py();
-    if object.is_instance(&py.import(intern!(py, "socket"))?.getattr("socket")?)? {
-        let why = "a socket can't be written or read on Windows. Pass a pipe or a file";
-        return Err(PyOSError::new_err((errno(py, NOT_SUPPORTED), why)));
-    }
+pub(crate) unsafe fn borrow(py: Python<'_>, descriptor: i32) -> PyResult<Borrowed<'static>> {
     let number: handle::Number =
         py.import(intern!(py, "msvcrt"))?.call_method1("get_osfhandle", (descriptor,))?.extract()?;
     // SAFETY: it is open, and the core works on a duplicate of its own.

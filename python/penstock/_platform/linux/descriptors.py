@@ -25,6 +25,12 @@ def duplicate(fd: int) -> int:
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
+duplicate_for_programs = duplicate
+
+
+is_terminal = os.isatty
+
+
 def above_standard(fd: int) -> int:
     """Moves a descriptor to a number above 2. If no number is left, the descriptor stays open."""
     if fd > 2:
@@ -97,9 +103,9 @@ def url_of(fd: int) -> str:
     return f"file:/proc/{os.getpid()}/fd/{fd}"
 
 
-def opened_again(fd: int) -> int:
-    """A file that a descriptor leads to, for reading, with a position of its own."""
-    return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)
+def open_again(fd: int) -> int:
+    """The same file with a position of its own, for reading."""
+    return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def for_libav(fd: int) -> str:

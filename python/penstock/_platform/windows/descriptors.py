@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from ctypes import wintypes
-from functools import cache
+from functools import cache, partial
 from io import FileIO
 from pathlib import Path
 from typing import TypeVar
@@ -26,13 +26,16 @@ _final_path = ctypes.WinDLL("kernel32", use_last_error=True).GetFinalPathNameByH
 _final_path.argtypes = (wintypes.HANDLE, wintypes.LPWSTR, wintypes.DWORD, wintypes.DWORD)
 _reopen = ctypes.WinDLL("kernel32", use_last_error=True).ReOpenFile
 _reopen.argtypes, _reopen.restype = (wintypes.HANDLE, *[wintypes.DWORD] * 3), wintypes.HANDLE
-# FILE_SHARE_READ, FILE_SHARE_WRITE and FILE_SHARE_DELETE: Python has temporary files open for deleting.
-_SHARED = 7
+_console_mode = ctypes.WinDLL("kernel32").GetConsoleMode
+_console_mode.argtypes = (wintypes.HANDLE, wintypes.LPDWORD)
 _query_object = ctypes.WinDLL("ntdll").NtQueryObject
 _query_object.argtypes = (wintypes.HANDLE, wintypes.ULONG, wintypes.LPVOID, wintypes.ULONG, wintypes.LPVOID)
 # "PUBLIC_OBJECT_BASIC_INFORMATION", of which the second word has the rights, and "File Access Rights Constants".
 _FACTS, _READ_DATA, _WRITE_DATA = 14, 1, 2 | 4
 _PATH_CHARACTERS = 1 << 15
+_COPIED_BYTES = 1 << 20
+# FILE_SHARE_READ, FILE_SHARE_WRITE and FILE_SHARE_DELETE
+_SHARE_ALL = 1 | 2 | 4
 # Chosen: adds little to a wait, and keeps no processor busy.
 _LOOK_S = 0.002
 
@@ -57,6 +60,16 @@ def duplicate(fd: int) -> int:
     return copy if copy > 2 else above_standard(copy)
 
 
+def duplicate_for_programs(fd: int) -> int:
+    """A duplicate of a file; a copy if nobody else can open it, as a file that Python deletes when it is closed."""
+    try:
+        os.close(os.open(url_of(fd).removeprefix("file:"), os.O_RDONLY))
+    except PermissionError:
+        with open(open_again(fd), "rb") as file:
+            return in_memory(iter(partial(file.read, _COPIED_BYTES), b""))
+    return duplicate(fd)
+
+
 def above_standard(fd: int) -> int:
     """Moves a descriptor to a number above 2. If no number is left, the descriptor stays open."""
     if fd > 2:
@@ -72,6 +85,11 @@ def is_open_for(fd: int, use: str) -> bool:
     if _query_object(msvcrt.get_osfhandle(fd), 0, facts, ctypes.sizeof(facts), None):
         return True  # the system doesn't tell
     return bool(facts[1] & (_READ_DATA if use == "reading" else _WRITE_DATA))
+
+
+def is_terminal(fd: int) -> bool:
+    """Whether it leads to a console. Python takes each device for one, also NUL."""
+    return os.isatty(fd) and bool(_console_mode(msvcrt.get_osfhandle(fd), ctypes.byref(wintypes.DWORD())))
 
 
 def pipe_capacity(fd: int) -> int:
@@ -151,12 +169,12 @@ def url_of(fd: int) -> str:
     return f"file:{name.value.removeprefix(chr(92) * 2 + '?' + chr(92))}"
 
 
-def opened_again(fd: int) -> int:
-    """A file that a descriptor leads to, for reading, with a position of its own."""
-    again = _reopen(msvcrt.get_osfhandle(fd), _winapi.GENERIC_READ, _SHARED, 0)
+def open_again(fd: int) -> int:
+    """The same file with a position of its own, for reading. It may be one that Python deletes when it's closed."""
+    again = _reopen(msvcrt.get_osfhandle(fd), _winapi.GENERIC_READ, _SHARE_ALL, 0)
     if again == _winapi.INVALID_HANDLE_VALUE:
         raise ctypes.WinError(ctypes.get_last_error())
-    return msvcrt.open_osfhandle(again, os.O_RDONLY | BINARY)
+    return msvcrt.open_osfhandle(again, os.O_RDONLY | os.O_NOINHERIT | BINARY)
 
 
 def path_of_standard_input() -> str:

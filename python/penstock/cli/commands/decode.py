@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE
 from penstock._ffmpeg.command.settings import DecoderSettings, EncoderSettings
 from penstock._formats.pixel_formats import is_gray, is_rgb
+from penstock._platform import descriptors
 from penstock.cli.failures import (
     InputError,
     as_click_errors,
@@ -320,7 +320,7 @@ def _check_destinations(destinations: Destinations, selection: Selection, *, as_
 
 
 def _refuse_terminal(fd: int, title: str) -> None:
-    if os.isatty(fd):
+    if descriptors.is_terminal(fd):
         raise click.UsageError(
             f"{title} is a terminal, which can't show raw frames. Name an OUTPUT, or pipe into another program"
         )

@@ -27,6 +27,7 @@ from penstock._encoding.request import Request
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, FrameLayout
 from penstock._formats import images
+from penstock._platform import descriptors
 from penstock.cli.failures import (
     InputError,
     as_click_errors,
@@ -321,7 +322,7 @@ def _opened(
         return
     assert size is not None
     with opened(inputs[0] if inputs else STANDARD, [], append=False) as (source, _):
-        if os.isatty(source.fd):
+        if descriptors.is_terminal(source.fd):
             raise click.UsageError(
                 f"{source.title} is a terminal. Name an INPUT, or pipe raw frames from another program"
             )

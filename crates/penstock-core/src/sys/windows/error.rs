@@ -3,9 +3,9 @@
 use std::io;
 
 use windows_sys::Win32::Foundation::{
-    ERROR_ACCESS_DENIED, ERROR_BROKEN_PIPE, ERROR_GEN_FAILURE, ERROR_HANDLE_EOF, ERROR_INVALID_PARAMETER,
-    ERROR_NO_DATA, ERROR_NOT_ENOUGH_MEMORY, ERROR_NOT_SUPPORTED, ERROR_OPERATION_ABORTED,
-    ERROR_PIPE_NOT_CONNECTED,
+    ERROR_ACCESS_DENIED, ERROR_BROKEN_PIPE, ERROR_GEN_FAILURE, ERROR_HANDLE_EOF, ERROR_INVALID_HANDLE,
+    ERROR_INVALID_PARAMETER, ERROR_NO_DATA, ERROR_NOT_ENOUGH_MEMORY, ERROR_NOT_SUPPORTED,
+    ERROR_OPERATION_ABORTED, ERROR_PIPE_NOT_CONNECTED,
 };
 use windows_sys::Win32::Networking::WinSock::{WSAECONNABORTED, WSAECONNRESET, WSAENOTCONN, WSAEWOULDBLOCK};
 
@@ -22,7 +22,8 @@ impl SysError {
     pub(crate) const IO: Self = Self::of(ERROR_GEN_FAILURE);
     /// The call is not for this.
     pub(crate) const INVALID: Self = Self::of(ERROR_INVALID_PARAMETER);
-    /// The handle is not open for this.
+    /// The handle is not open for this: the number of one that is closed, as on Linux.
+    pub(super) const NOT_OPEN: Self = Self::of(ERROR_INVALID_HANDLE);
     pub(super) const DENIED: Self = Self::of(ERROR_ACCESS_DENIED);
     /// The system does not do that here.
     pub(crate) const UNSUPPORTED: Self = Self::of(ERROR_NOT_SUPPORTED);

@@ -8,8 +8,9 @@ use std::ptr;
 
 use windows_sys::Wdk::Foundation::{NtQueryObject, ObjectBasicInformation};
 use windows_sys::Win32::Storage::FileSystem::{
-    BY_HANDLE_FILE_INFORMATION, FILE_APPEND_DATA, FILE_TYPE_CHAR, FILE_TYPE_DISK, FILE_TYPE_PIPE,
-    FILE_WRITE_DATA, FileNameInfo, GetFileInformationByHandle, GetFileInformationByHandleEx, GetFileType,
+    BY_HANDLE_FILE_INFORMATION, FILE_ACCESS_RIGHTS, FILE_APPEND_DATA, FILE_READ_DATA, FILE_TYPE_CHAR,
+    FILE_TYPE_DISK, FILE_TYPE_PIPE, FILE_WRITE_DATA, FileNameInfo, GetFileInformationByHandle,
+    GetFileInformationByHandleEx, GetFileType,
 };
 use windows_sys::Win32::System::Pipes::GetNamedPipeInfo;
 use windows_sys::Win32::System::WindowsProgramming::PUBLIC_OBJECT_BASIC_INFORMATION;
@@ -34,7 +35,8 @@ fn instances(handle: Borrowed<'_>) -> Option<u32> {
     let (none, mut most) = (ptr::null_mut(), 0);
     // SAFETY: the handle is open, and the number is written during the call.
     let done = unsafe { GetNamedPipeInfo(handle.as_raw_handle(), none, none, none, &raw mut most) };
-    (done != 0).then_some(most)
+    // Of what may only be written, a pipe denies it, and a socket doesn't know the question.
+    (done != 0 || SysError::last() == SysError::DENIED).then_some(most)
 }
 
 /// Identifies what a handle leads to: equal for all handles of one pipe or file.
@@ -99,8 +101,18 @@ fn name_hash(pipe: Borrowed<'_>) -> Option<u64> {
     Some(hasher.finish())
 }
 
+/// Whether bytes may be read from it.
+pub(super) fn is_open_for_reading(handle: Borrowed<'_>) -> bool {
+    grants(handle, FILE_READ_DATA)
+}
+
 /// Whether bytes may be written to it.
 pub(super) fn is_open_for_writing(handle: Borrowed<'_>) -> bool {
+    grants(handle, FILE_WRITE_DATA | FILE_APPEND_DATA)
+}
+
+/// Whether it has one of the rights, or the system doesn't tell.
+fn grants(handle: Borrowed<'_>, rights: FILE_ACCESS_RIGHTS) -> bool {
     let mut basics = MaybeUninit::<PUBLIC_OBJECT_BASIC_INFORMATION>::zeroed();
     let bytes = size_of_val(&basics) as u32;
     // SAFETY: the handle is open; the struct, for which zeros are values, is written during the call.
@@ -114,5 +126,5 @@ pub(super) fn is_open_for_writing(handle: Borrowed<'_>) -> bool {
         );
         (status, basics.assume_init())
     };
-    status < 0 || basics.GrantedAccess & (FILE_WRITE_DATA | FILE_APPEND_DATA) != 0
+    status < 0 || basics.GrantedAccess & rights != 0
 }

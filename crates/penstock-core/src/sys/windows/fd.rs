@@ -12,11 +12,7 @@ use crate::sys::span::Span;
 
 /// What a handle leads to that must be open for reading.
 pub(crate) fn look_at_source(handle: Borrowed<'_>) -> Result<(Kind, ())> {
-    let kind = kind(handle)?;
-    match if kind == Kind::Pipe { pipe::unread_bytes(handle) } else { Ok(0) } {
-        Err(error) if !error.is_end() => Err(error),
-        _ => Ok((kind, ())),
-    }
+    if facts::is_open_for_reading(handle) { Ok((kind(handle)?, ())) } else { Err(SysError::NOT_OPEN) }
 }
 
 pub(crate) fn identify(handle: Borrowed<'_>) -> Result<(StreamId, Kind)> {
@@ -26,7 +22,7 @@ pub(crate) fn identify(handle: Borrowed<'_>) -> Result<(StreamId, Kind)> {
 
 /// As [`identify`]. Fails unless the handle is open for writing.
 pub(crate) fn identify_destination(handle: Borrowed<'_>) -> Result<(StreamId, Kind)> {
-    if facts::is_open_for_writing(handle) { identify(handle) } else { Err(SysError::DENIED) }
+    if facts::is_open_for_writing(handle) { identify(handle) } else { Err(SysError::NOT_OPEN) }
 }
 
 /// The system tells so only at the next write.
