@@ -6,8 +6,6 @@ import asyncio
 import os
 import re
 import signal
-import subprocess
-import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -273,6 +271,7 @@ def test_playlists_and_their_files_stay_where_they_are(tmp_path: Path) -> None:
     assert caught.value.__notes__ == [f"{playlist} has the 1 frame written before"]
 
 
+@pytest.mark.linux("files that are open are moved, replaced and removed")
 def test_video_can_be_rewritten_while_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "video.mkv"
     encode(path, 60)
@@ -326,6 +325,7 @@ def test_file_of_another_program_at_the_path_is_kept(old: Path) -> None:
     assert str(part) in str(caught.value) and count(part) == 1
 
 
+@pytest.mark.linux("files that are open are moved, replaced and removed")
 def test_close_raises_if_the_new_file_was_removed(tmp_path: Path) -> None:
     encoder = Encoder(path := tmp_path / "video.mkv", size=SIZE, fps=25)
     encoder.write(frame())

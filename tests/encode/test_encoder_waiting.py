@@ -415,6 +415,7 @@ def classes_of_workers() -> set[int]:
     return classes
 
 
+@pytest.mark.linux("/proc")
 def test_converting_worker_leaves_the_cpu_of_its_caller(tmp_path: Path) -> None:
     """`SCHED_BATCH` does not preempt who wakes it; a policy that was asked for is left alone."""
     assert eventually(lambda: not classes_of_workers())
