@@ -390,6 +390,19 @@ def test_close_raises_if_a_full_disk_left_segments_empty_or_cut(
             encoder.close()
 
 
+@pytest.mark.parametrize(("name", "options"), [("a.m3u8", {"hls_segment_type": "fmp4"}), ("a.mpd", {})])
+def test_segments_are_in_the_folder_of_their_playlist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, options: dict[str, object]
+) -> None:
+    folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
+    folder.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    encode(folder / name, options=options)
+    assert list(elsewhere.iterdir()) == []
+    assert len(list(folder.iterdir())) == 3, "the playlist, an initialization segment and a segment"
+
+
 def test_segments_without_a_frame_are_no_fault_of_the_disk(tmp_path: Path) -> None:
     with pytest.raises(EncoderError, match="no frame was written") as caught:
         Encoder(tmp_path / "a.m3u8", size=SIZE, fps=25).close()

@@ -24,7 +24,7 @@ from penstock import Decoder, Reader, Writer, write_video
 from penstock._ffmpeg.command.endpoints import is_url
 from penstock._ffmpeg.program.child import Lines, run
 from penstock._platform import descriptors
-from penstock._platform.paths import check_path, shell_word, without_scheme
+from penstock._platform.paths import check_path, shell_word, with_slashes, without_scheme
 from penstock._platform.programs import Channel, Program, read_together
 from penstock._platform.refusals import ON_WINDOWS, refuse
 from penstock._platform.workers import Link, held_name
@@ -80,6 +80,12 @@ def test_a_url_of_a_file_on_a_drive_is_its_path(url: str) -> None:
 def test_a_path_in_a_command_is_one_word_of_the_systems_shell() -> None:
     assert shell_word(r"C:\my clips\a&b.mp4", platform="win32") == r'"C:\my clips\a&b.mp4"'
     assert shell_word("/my clips/a.mp4", platform="linux") == "'/my clips/a.mp4'"
+
+
+def test_an_output_has_slashes_unless_its_path_is_verbatim() -> None:
+    assert with_slashes(r"file:C:\clips\a.m3u8", platform="win32") == "file:C:/clips/a.m3u8"
+    assert with_slashes(r"file:\\?\C:\a.m3u8", platform="win32") == r"file:\\?\C:\a.m3u8"
+    assert with_slashes(r"file:/clips/a\b.m3u8", platform="linux") == r"file:/clips/a\b.m3u8"
 
 
 def test_zeros_are_as_many_as_asked_for() -> None:
