@@ -62,7 +62,7 @@ def master_playlist(folder: Path, reports: Sequence[OutputReport]) -> str:
                 "CODECS": f'"{codec_name(playlist.with_name("init.mp4"))}"',
             }
             lines.append("#EXT-X-STREAM-INF:" + ",".join(f"{name}={value}" for name, value in facts.items()))
-            lines.append(os.path.relpath(playlist, folder))
+            lines.append(Path(os.path.relpath(playlist, folder)).as_posix())
     return "\n".join([*lines, ""])
 
 

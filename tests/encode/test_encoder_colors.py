@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cases import needs
 
 from penstock import Decoder, Encoder, probe
-from penstock.video import Colors, EncoderSettings, MediaInfo
+from penstock.video import Colors, EncoderSettings, MediaInfo, find_ffmpeg
 
 SIZE = (64, 64)
 COLORS = ([200, 0, 0], [0, 200, 0], [20, 30, 220], [128, 128, 128])
@@ -58,6 +59,7 @@ PQ = Colors(
 @pytest.mark.parametrize("codec", ["libx264", "libx265", "libsvtav1"])
 @pytest.mark.parametrize("suffix", ["mp4", "mkv"])
 def test_mastering_display_and_content_light_reach_the_file(tmp_path: Path, codec: str, suffix: str) -> None:
+    needs(find_ffmpeg(), codec)
     name = {"libx264": "x264-params", "libx265": "x265-params"}.get(codec)
     options = {} if name is None else {name: "keyint=5"}
     video, _ = written(

@@ -49,10 +49,9 @@ def alone(path: Path) -> bool:
     return list(path.parent.iterdir()) == [path]
 
 
-@pytest.mark.linux("modes of files")
 def test_new_file_replaces_the_old_file_at_close(old: Path) -> None:
     old.chmod(0o640)
-    if os.geteuid() == 0:
+    if IS_ROOT:
         os.chown(old, 1234, 1235)
     before = old.stat()
     with Encoder(old, size=SIZE, fps=25) as encoder:
@@ -271,6 +270,7 @@ def test_playlists_and_their_files_stay_where_they_are(tmp_path: Path) -> None:
     assert caught.value.__notes__ == [f"{playlist} has the 1 frame written before"]
 
 
+@pytest.mark.linux("files that are open are moved, replaced and removed")
 def test_video_can_be_rewritten_while_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "video.mkv"
     encode(path, 60)
@@ -324,6 +324,7 @@ def test_file_of_another_program_at_the_path_is_kept(old: Path) -> None:
     assert str(part) in str(caught.value) and count(part) == 1
 
 
+@pytest.mark.linux("files that are open are moved, replaced and removed")
 def test_close_raises_if_the_new_file_was_removed(tmp_path: Path) -> None:
     encoder = Encoder(path := tmp_path / "video.mkv", size=SIZE, fps=25)
     encoder.write(frame())
@@ -387,6 +388,19 @@ def test_close_raises_if_a_full_disk_left_segments_empty_or_cut(
             encoder.write(noise.integers(0, 256, (240, 320, 3), np.uint8))
         with pytest.raises(EncoderError, match=said):
             encoder.close()
+
+
+@pytest.mark.parametrize(("name", "options"), [("a.m3u8", {"hls_segment_type": "fmp4"}), ("a.mpd", {})])
+def test_segments_are_in_the_folder_of_their_playlist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, options: dict[str, object]
+) -> None:
+    folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
+    folder.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    encode(folder / name, options=options)
+    assert list(elsewhere.iterdir()) == []
+    assert len(list(folder.iterdir())) == 3, "the playlist, an initialization segment and a segment"
 
 
 def test_segments_without_a_frame_are_no_fault_of_the_disk(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from support.cases import UNREHEARSED, eventually
 from support.media import SIZE, decode, flat, make
-from support.processes import has_ended
+from support.processes import has_ended, start_script
 from support.this_process import are_asleep
 
 from penstock import ClosedError, Encoder, EncoderError, StalledError
@@ -179,6 +179,7 @@ def test_slow_caller_is_the_bottleneck(tmp_path: Path) -> None:
         assert encoder.stats.input_wait_s > 0.5
 
 
+@pytest.mark.linux("writes whose waits are counted")
 def test_slow_ffmpeg_is_the_bottleneck(tmp_path: Path) -> None:
     with make(tmp_path / "video.mp4", size=(640, 480), settings=EncoderSettings(queue_items=2)) as encoder:
         os.kill(encoder.pid, signal.SIGSTOP)
@@ -312,15 +313,13 @@ with Encoder(Path(sys.argv[1]), **options) as encoder:
 
 
 def start(output: Path, options: str = "{}") -> tuple[subprocess.Popen[str], int]:
-    command = [sys.executable, "-c", LOOP, str(output), options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = start_script(LOOP, output, options, text=True)
     assert process.stdout is not None
     pid = int(process.stdout.readline())
     assert process.stdout.readline() == "begun\n"
     return process, pid
 
 
-@pytest.mark.linux("signals to programs")
 def test_ctrl_c_leaves_a_playable_file_of_what_was_submitted(tmp_path: Path) -> None:
     process, pid = start(tmp_path / "video.mp4")
     process.send_signal(signal.SIGINT)
@@ -330,7 +329,6 @@ def test_ctrl_c_leaves_a_playable_file_of_what_was_submitted(tmp_path: Path) -> 
     assert len(decode(tmp_path / "video.mp4", (640, 480))) >= 21
 
 
-@pytest.mark.linux("signals to programs")
 def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
     process, pid = start(tmp_path / "video.mp4")
     os.kill(pid, signal.SIGSTOP)  # so that the first one cannot finish
@@ -358,12 +356,9 @@ with Encoder(Path(sys.argv[1]), size=(640, 480), fps=30, settings=EncoderSetting
 """
 
 
-@pytest.mark.linux("signals to programs")
 def test_ctrl_c_while_closing_still_leaves_a_whole_file(tmp_path: Path) -> None:
     output = tmp_path / "video.mp4"
-    process = subprocess.Popen(
-        [sys.executable, "-c", CLOSING, str(output)], stdout=subprocess.PIPE, text=True
-    )
+    process = start_script(CLOSING, output, text=True)
     assert process.stdout is not None
     pid = int(process.stdout.readline())
     assert eventually(lambda: are_asleep(lambda: {process.pid})), "it closes"
@@ -415,6 +410,7 @@ def classes_of_workers() -> set[int]:
     return classes
 
 
+@pytest.mark.linux("/proc")
 def test_converting_worker_leaves_the_cpu_of_its_caller(tmp_path: Path) -> None:
     """`SCHED_BATCH` does not preempt who wakes it; a policy that was asked for is left alone."""
     assert eventually(lambda: not classes_of_workers())

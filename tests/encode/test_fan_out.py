@@ -525,11 +525,10 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.linux("signals to programs")
 def test_ctrl_c_while_an_output_waits_loses_no_frame(tmp_path: Path) -> None:
     with start_script(INTERRUPTED, tmp_path / "a.mkv") as process:
         assert process.stderr is not None
-        assert process.stderr.readline() == b"writes\n"
+        assert process.stderr.readline().split() == [b"writes"]
         threading.Event().wait(1)  # by then it waits, and if not, the test is easier
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,19 +110,18 @@ def test_a_folder_is_no_output(tmp_path: Path) -> None:
     for output in (tmp_path, str(tmp_path), f"{tmp_path}/", f"{tmp_path}/new/"):
         with pytest.raises(IsADirectoryError) as caught:
             endpoints.target(output)
-        assert caught.value.filename == output.rstrip("/") if isinstance(output, str) else str(output)
+        assert Path(caught.value.filename) == Path(output)
     with pytest.raises(IsADirectoryError):
         endpoints.target("")
 
 
-@pytest.mark.linux("names with colons and line ends")
 def test_missing_folder_or_file_as_folder_raises(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder, error in (("missing/deeper", FileNotFoundError), ("file", NotADirectoryError)):
         with pytest.raises(error) as caught:
             endpoints.target(tmp_path / folder / "video.mp4")
         assert caught.value.filename == str(tmp_path / folder)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ValueError if sys.platform == "win32" else FileNotFoundError):
         endpoints.target(Path("rtmp://host/key"))
 
 

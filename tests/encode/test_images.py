@@ -113,8 +113,8 @@ class TestFiles:
         [
             ("*.jpg", "*.jpg", "no file matches"),
             ("shots/%05d.png", "shots/%05d.png", "no file matches"),
-            ("nowhere/%d.png", "nowhere", os.strerror(errno.ENOENT)),
-            ("missing.png", "missing.png", os.strerror(errno.ENOENT)),
+            ("nowhere/%d.png", "nowhere", ""),
+            ("missing.png", "missing.png", ""),
         ],
     )
     def test_name_that_matches_no_image_raises(
@@ -122,7 +122,8 @@ class TestFiles:
     ) -> None:
         with pytest.raises(FileNotFoundError) as failure:
             Decoder(name)
-        assert (Path(failure.value.filename), failure.value.strerror) == (Path(filename), reason)
+        assert (Path(failure.value.filename), failure.value.errno) == (Path(filename), errno.ENOENT)
+        assert reason in failure.value.strerror
 
 
 class TestDecoder:

@@ -239,6 +239,7 @@ def test_video_that_readers_cannot_find_is_reported(tmp_path: Path) -> None:
     assert [one for one in told if "no qtrle video" in one]
 
 
+@pytest.mark.linux("files that are open are moved, replaced and removed")
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
 def test_replaced_file_is_reported(tmp_path: Path) -> None:
     output = tmp_path / "video.mp4"

@@ -155,14 +155,13 @@ def test_ffmpeg_finishes_the_file_if_python_is_killed(tmp_path: Path, ffmpeg: st
     assert len(kept) >= written - 1
 
 
-@pytest.mark.linux("signals in exit statuses")
 def test_python_raises_if_ffmpeg_is_killed(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "camera.mkv", ffmpegs()[-1])
     written = recorder.written(45)
     recorder.kill_ffmpeg()
     _, errors = recorder.process.communicate(timeout=60)
     assert recorder.process.returncode == 1
-    assert b"EncoderError" in errors and b"SIGKILL" in errors
+    assert re.search(rb"EncoderError: .*(SIGKILL|exit code 9)", errors)
     assert len(numbers([tmp_path / "camera.part.mkv"])) > written - FPS
 
 

@@ -86,6 +86,7 @@ def test_example_record_cameras_keeps_frames_and_times_in_agreement(tmp_path: Pa
     printed = run_python("record_cameras.py", "--folder", tmp_path, "--seconds", 2)
     rows = [line.split("│")[1:-1] for line in printed.splitlines() if line.startswith("│")]
     shown = {name.strip(): [one.strip() for one in values] for name, *values in rows}
+    shown.pop("camera", None)  # the head, which has lines of its own but in an old console
     assert sorted(shown) == ["door", "gate", "hall", "yard"]
     for name, (taken, dropped, agrees) in shown.items():
         assert int(taken) + int(dropped) == 60 and agrees == "yes"
@@ -235,9 +236,10 @@ def clip_server(tmp_path: Path) -> Iterator[ClipServer]:
     try:
         yield server
         assert server.process.poll() is None, "it serves on"
-        server.process.send_signal(signal.SIGINT)
-        _, words = server.process.communicate(timeout=30)
-        assert server.process.returncode == 0 and "Traceback" not in words, words
+        if sys.platform != "win32":  # whose programs get no signals
+            server.process.send_signal(signal.SIGINT)
+            _, words = server.process.communicate(timeout=30)
+            assert server.process.returncode == 0 and "Traceback" not in words, words
     finally:
         server.process.kill()
         server.process.communicate()

@@ -41,7 +41,7 @@ from penstock import (
 from penstock._ffmpeg.command.endpoints import is_url
 from penstock._ffmpeg.program.child import Lines, run
 from penstock._platform import descriptors
-from penstock._platform.paths import check_path, shell_word, without_scheme
+from penstock._platform.paths import check_path, shell_word, with_slashes, without_scheme
 from penstock._platform.programs import Channel, Program, read_together
 from penstock._platform.refusals import ON_WINDOWS, refuse
 from penstock._platform.workers import Link, held_name
@@ -115,6 +115,12 @@ def test_a_path_to_a_device_is_refused(path: str) -> None:
 def test_the_device_nul_is_no_terminal() -> None:
     with Path(os.devnull).open("wb") as nul:
         assert not descriptors.is_terminal(nul.fileno())
+
+
+def test_an_output_has_slashes_unless_its_path_is_verbatim() -> None:
+    assert with_slashes(r"file:C:\clips\a.m3u8", platform="win32") == "file:C:/clips/a.m3u8"
+    assert with_slashes(r"file:\\?\C:\a.m3u8", platform="win32") == r"file:\\?\C:\a.m3u8"
+    assert with_slashes(r"file:/clips/a\b.m3u8", platform="linux") == r"file:/clips/a\b.m3u8"
 
 
 def test_zeros_are_as_many_as_asked_for() -> None:

@@ -133,10 +133,8 @@ class Destination:
         """Leaves what FFmpeg has written, unless that has taken its place. Removes it if no frame is in it."""
         if self._file is None:
             return
-        was_killed = (
-            process.returncode is None or process.returncode < 0
-        )  # it may not have told of its last frames
-        if was_killed or process.frames:
+        # One that was killed may not have told of its last frames. Its exit status doesn't say so on Windows.
+        if process.frames or not process.is_complete:
             self._file.leave(is_finished=process.has_succeeded)
         else:
             self._file.discard()

@@ -33,6 +33,14 @@ def shell_word(text: str, *, platform: str = sys.platform) -> str:
     return f'"{text}"' if platform == "win32" else shlex.quote(text)
 
 
+def with_slashes(path: str, *, platform: str = sys.platform) -> str:
+    """The path for an output of FFmpeg, some of whose muxers look for its folder by "/" alone.
+
+    With backslashes, that of HLS writes the initialization segment into the current folder. A verbatim path stays.
+    """
+    return path.replace("\\", "/") if platform == "win32" and "\\\\?\\" not in path else path
+
+
 def without_scheme(name: str, *, platform: str = sys.platform) -> str:
     """On Windows, the path of a URL such as "file:///C:/clip.mp4", which FFmpeg doesn't open. Others stay."""
     return re.sub(r"^file:/*(?=[a-z]:[\\/])", "", name, flags=re.IGNORECASE) if platform == "win32" else name

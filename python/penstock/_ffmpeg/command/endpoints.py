@@ -17,7 +17,7 @@ from penstock._common.messages import argument, show_name
 from penstock._formats import containers, images
 from penstock._formats.containers import Container, Muxer
 from penstock._platform import descriptors
-from penstock._platform.paths import check_path, without_scheme
+from penstock._platform.paths import check_path, with_slashes, without_scheme
 
 _FILE = "file:"
 # The protocols that FFmpeg may open for a local path: no network. This is FFmpeg's default, made explicit.
@@ -167,7 +167,7 @@ class Output:
     def argument(self) -> str:
         """The target as FFmpeg takes it. In the pattern of an image sequence, a % beside the number is doubled."""
         if not self.is_image_sequence:
-            return self.target
+            return with_slashes(self.target) if is_path(self.target) else self.target
         before, digits, after = (part and part.replace("%", "%%") for part in split_pattern(self.path))
         folder = str(self.path.parent).replace("%", "%%")
         return f"{_FILE}{Path(folder, f'{before}%0{digits}d{after}' if digits else f'{before}%d{after}')}"
