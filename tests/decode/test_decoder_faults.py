@@ -288,7 +288,8 @@ def test_dropped_decoder_leaves_nothing_and_warns(settings: DecoderSettings) -> 
     next(decoder)
     frame = next(decoder)  # libav's threads begin with the second one
     copy, pid = frame.copy(), decoder.pid
-    assert open_fds() != fds and (pid or len(libav_threads() - threads) == 3)
+    assert (open_fds(), libav_threads()) != (fds, threads)
+    assert pid or len(libav_threads() - threads) == 3
     gc.disable()  # nothing waits for a collection
     try:
         with pytest.warns(ResourceWarning):
@@ -371,7 +372,7 @@ def test_close_wakes_a_thread_that_decodes(monkeypatch: pytest.MonkeyPatch) -> N
     thread.start()
     assert decodes.wait(PATIENCE_S)
     decoder.close()
-    assert open_fds() != fds
+    assert (open_fds(), libav_threads()) != (fds, threads)
     is_closed.set()
     thread.join(PATIENCE_S)
     assert [type(error) for error in said] == [ClosedError], said
