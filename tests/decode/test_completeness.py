@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import json
 import random
 import struct
-import subprocess
 import sysconfig
 import warnings
 from collections import Counter
@@ -19,7 +17,7 @@ import av
 import numpy as np
 import pytest
 from support.cases import ISOLATED, a_few
-from support.clips import FFV1, H264, H264_B, VP9, Clip, as_, clip, moving, sound
+from support.clips import FFV1, H264, H264_B, VP9, Clip, as_, clip, list_packets, moving, sound
 from support.clips import _make as make
 from support.engines import by_program
 from support.engines import engine as engine
@@ -194,8 +192,7 @@ def test_undetectable_cut_returns_the_frames_before_it(name: str, folder: Path, 
     path, data = tmp_path / f"cut.{MADE[name].ending}", made(name, folder).read_bytes()
     with Decoder(made(name, folder)) as decoder:
         expected = [frame.tobytes() for frame in decoder]
-    packets = probed(made(name, folder), "-show_entries", "packet=pos,size")["packets"]
-    ends = [int(packet["pos"]) for packet in packets]
+    ends = [place for place, _ in list_packets(made(name, folder))]
     path.write_bytes(data[: ends[len(ends) // 2]])
     with Decoder(path) as decoder:
         got = [frame.tobytes() for frame in decoder]
@@ -428,8 +425,8 @@ def test_cut_between_two_packets_raises_or_warns(tmp_path: Path, name: str, has_
     path = tmp_path / name
     tones = ("-f", "lavfi", "-i", "sine") if has_sound else ()
     ffmpeg("-f", "lavfi", "-i", "testsrc2=size=160x120:rate=25", *tones, "-t", "4", "-y", str(path))
-    packets = probed(path, "-select_streams", "v", "-show_entries", "packet=pos,size")["packets"]
-    end = int(packets[9]["pos"]) + int(packets[9]["size"]) + (4 if name == "cut.flv" else 0)
+    place, size = list_packets(path)[9]
+    end = place + size + (4 if name == "cut.flv" else 0)
     path.write_bytes(path.read_bytes()[:end])
     with pytest.raises((DecoderError, FFmpegWarning)) as caught:
         frames_of(path)
@@ -482,13 +479,6 @@ def test_avi_with_audio_may_count_one_frame_more(tmp_path: Path) -> None:
     picture = ("-f", "lavfi", "-i", "testsrc2=size=160x120:rate=25", "-f", "lavfi", "-i", "sine")
     ffmpeg(*picture, "-t", "4", "-c:v", "mpeg4", "-y", str(path))
     assert frames_of(path) == 100
-
-
-def probed(path: Path, *arguments: str) -> dict:
-    said = subprocess.run(
-        ["ffprobe", "-v", "error", "-of", "json", *arguments, str(path)], capture_output=True
-    )
-    return json.loads(said.stdout)
 
 
 def frames_of(path: Path) -> int:

@@ -60,6 +60,7 @@ def test_a_file_takes_no_program_unless_the_program_is_asked_for(
         runs.write_text("")
 
 
+@pytest.mark.linux("files that are removed while open")
 def test_facts_stay_those_of_the_opened_file_after_its_name_is_reused(tmp_path: Path) -> None:
     path = tmp_path / "clip.mp4"
     shutil.copy(clip("h264"), path)

@@ -170,7 +170,7 @@ class NoSeek(io.BytesIO):
         (None, TypeError, "NoneType"),
         (["a.mp4"], TypeError, "each file"),
         (b"", DecoderError, "empty"),
-        (10**6, OSError, "descriptor"),
+        (10**6, OSError, "descriptor|handle"),
     ],
     ids=["text", "no seek", "float", "None", "list", "empty", "no descriptor"],
 )

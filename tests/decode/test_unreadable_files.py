@@ -16,7 +16,7 @@ _PICTURES = ("-f", "lavfi", "-i", "testsrc=s=64x48:r=25:d=0.4", "-pix_fmt", "yuv
 
 
 def test_a_segment_without_its_initialization_says_so(tmp_path: Path) -> None:
-    media.ffmpeg(*_PICTURES, "-f", "dash", tmp_path / "a.mpd")
+    media.ffmpeg(*_PICTURES, "-f", "dash", (tmp_path / "a.mpd").as_posix())  # its muxer knows no backslash
     segment = tmp_path / "chunk-stream0-00001.m4s"
     for open_it in (Decoder, AudioDecoder, probe):
         with pytest.raises(DecoderError, match="segment"):
