@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from support.cases import PATIENCE_S, eventually
 from support.processes import has_ended, run_script, script, small_disk, start_script, started, succeeded
-from support.renders import SLOW, chunks, is_whole, scene, settings
+from support.renders import KILL, SLOW, chunks, is_whole, scene, settings
 
 import penstock
 from penstock.errors import EncoderError, RenderError
@@ -214,7 +214,7 @@ def test_a_killed_workers_chunk_is_rendered_again(tmp_path: Path) -> None:
     def killed(index: int, time_s: float, view: np.ndarray) -> None:
         if index == 5 and not once.exists():
             once.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), KILL)
         scene(index, time_s, view)
 
     report = penstock.render(killed, **settings(tmp_path))
@@ -229,7 +229,7 @@ def test_a_chunk_that_kills_each_worker_ends_the_render(tmp_path: Path) -> None:
 
     def deadly(index: int, time_s: float, view: np.ndarray) -> None:
         if index == 29 and not is_mended.exists():
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), KILL)
         scene(index, time_s, view)
 
     with pytest.raises(RenderError) as caught:

@@ -42,7 +42,8 @@ import penstock
 sys.path.append({str(Path(__file__).parents[1])!r})
 from support.this_process import are_asleep, pixel_threads, threads, workers
 if sys.platform == "win32":
-    from support.windows import hear_signals
+    from support.windows import have_signals, hear_signals
+    have_signals()
     hear_signals()
 """
 
