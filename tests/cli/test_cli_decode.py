@@ -493,7 +493,7 @@ class TestFailures:
         [
             ("nowhere/out.rgb", "nowhere: the output's folder does not exist"),
             (".", "the output is a folder"),
-            ("new/", f"new/: {os.strerror(errno.EISDIR)}"),
+            ("new/", "new/: "),
             pytest.param("fifo:missing", "there is no FIFO", marks=pytest.mark.linux("FIFOs")),
         ],
     )

@@ -70,7 +70,7 @@ def run_script(code: str, *arguments: object, **options: object) -> subprocess.C
     """Runs a Python program to its end; one that hangs is killed and fails the test."""
     with start_script(code, *arguments, **options) as process:
         try:
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             _, err = process.communicate()

@@ -141,7 +141,7 @@ def rss_bytes() -> int:
 
 def in_words_of_c(text: str) -> str:
     """A message of the system's own, as the C library says it."""
-    for code, number in ((2, errno.ENOENT), (3, errno.ENOENT), (5, errno.EACCES)):
+    for code, number in ((2, errno.ENOENT), (3, errno.ENOENT), (5, errno.EACCES), (123, errno.ENOENT)):
         text = text.replace(ctypes.FormatError(code).rstrip("."), os.strerror(number))
     return text
 
