@@ -90,7 +90,8 @@ def parents() -> dict[int, int]:
 
 
 def children() -> frozenset[int]:
-    return frozenset(pid for pid, parent in parents().items() if parent == os.getpid())
+    # One that has ended is listed as long as somebody holds its handle.
+    return frozenset(pid for pid, parent in parents().items() if parent == os.getpid() and runs(pid))
 
 
 def children_named(part: bytes, pid: int) -> list[int]:
