@@ -125,6 +125,7 @@ $(TESTS):
 ON_WINDOWS := penstock-cpu penstock-pixels
 # Tests of the Python package that pass there whole, but for those that are marked.
 PYTHON_ON_WINDOWS = $(shell cat scripts/windows/tests.txt)
+TUTORIALS_ON_WINDOWS = first-video or read-change-write or simulation or stream-assets
 test-windows: $(READY)-build
 	@$(IN_VENV) python -m scripts.windows.kit
 	scripts/windows/cargo test --quiet --package penstock-core --lib --test=all $(ARGS)
@@ -133,6 +134,7 @@ test-windows: $(READY)-build
 	scripts/windows/cargo build --quiet --package penstock-python
 	cp target/windows/x86_64-pc-windows-gnu/debug/_native.dll python/penstock/_native.pyd
 	scripts/windows/python -m pytest -q -p scripts.windows.functions -m "not slow" $(PYTHON_ON_WINDOWS)
+	scripts/windows/python -m pytest -q tests/house/test_docs.py -k "$(TUTORIALS_ON_WINDOWS)"
 
 soak: $(READY)-test $(READY)-native
 	@$(IN_VENV) python tests/soak $(ARGS)

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 _BLOCK = re.compile(
     r"(?:^<!-- (?P<comment>.*?) -->\n)?^```(?P<language>\w+)[^\n]*\n(?P<code>.*?)^```$",
@@ -77,9 +79,31 @@ def run(page: Path) -> None:
             exec(compile("\n" * block.line + block.code, page, "exec"), program)
         elif block.language == "sh":
             sys.stdout.flush()
-            subprocess.run(
-                ["bash", "-euo", "pipefail", "-c", block.code], check=True, stdin=subprocess.DEVNULL
-            )
+            if sys.platform == "win32":
+                run_without_shell(block.code)
+            else:
+                subprocess.run(
+                    ["bash", "-euo", "pipefail", "-c", block.code], check=True, stdin=subprocess.DEVNULL
+                )
+
+
+def run_without_shell(code: str) -> None:
+    """Run those lines of a block that only call penstock and ffmpeg, perhaps in a pipe."""
+    from penstock.video import find_ffmpeg
+
+    programs = {"penstock": [sys.executable, "-m", "penstock"], "ffmpeg": [find_ffmpeg()]}
+    for line in code.replace("\\\n", " ").replace("|\n", "|").splitlines():
+        commands = [shlex.split(part) for part in line.split("|")]
+        if any(name not in programs for name, *_ in commands):
+            continue
+        source: int | IO[bytes] | None = subprocess.DEVNULL
+        started = []
+        for name, *arguments in commands:
+            output = None if len(started) == len(commands) - 1 else subprocess.PIPE
+            started.append(subprocess.Popen([*programs[name], *arguments], stdin=source, stdout=output))
+            source = started[-1].stdout
+        if any(statuses := [process.wait() for process in started]):
+            raise SystemExit(f"{line} failed: {statuses}")
 
 
 if __name__ == "__main__":

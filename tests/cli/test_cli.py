@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from support.cases import PATIENCE_S
 from support.clips import clip
-from support.command_line import failed, printed, run, run_process, start
+from support.command_line import failed, printed, run, run_process, start, text_of
 from support.processes import run_script, succeeded
 
 import penstock
@@ -131,5 +131,6 @@ with ending_by_signal():
         print("begun", flush=True)
     print("never")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S)
-    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGTERM, "begun\n", "Error: terminated\n")
+    done = run_script(code)
+    assert (done.returncode, done.stdout.split()) == (-signal.SIGTERM, [b"begun"])
+    assert text_of(done.stderr) == "Error: terminated\n"

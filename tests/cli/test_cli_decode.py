@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from support.command_line import (
     run_on_terminal,
     run_process,
     start,
+    text_of,
 )
 from support.media import ffmpeg
 from support.processes import has_ended
@@ -182,9 +184,11 @@ class TestRawFrames:
         assert (status, said) == (1, f"Error: {fifo}: the reader went away; frames delivered: 0\n")
 
     @pytest.mark.linux("files in /dev")
-    def test_full_disk_is_reported(self, video: Path) -> None:
+    def test_full_disk_is_reported(self, video: Path, tmp_path: Path) -> None:
         said = failed(run("decode", video, "/dev/full"))
         assert said == f"Error: /dev/full: {os.strerror(errno.ENOSPC)}; frames delivered: 0"
+        said = failed(run("decode", video, tmp_path / "out.rgb", "--timestamps", "/dev/full"))
+        assert said == f"Error: /dev/full: {os.strerror(errno.ENOSPC)}"
 
     @pytest.mark.parametrize("option", [(), ("--timestamps",)])
     def test_decode_refuses_its_own_input_as_output_and_leaves_it_unharmed(
@@ -192,7 +196,7 @@ class TestRawFrames:
     ) -> None:
         copy, link = tmp_path / "copy", tmp_path / "link"
         copy.write_bytes(video.read_bytes())
-        link.symlink_to(copy)
+        link.hardlink_to(copy)
         others = ("out.rgb", *option) if option else ()
         assert "are the same file" in failed(run("decode", copy, *others, link, cwd=tmp_path))
         assert copy.read_bytes() == video.read_bytes()
@@ -249,9 +253,10 @@ class TestImages:
     def test_odd_image_names_are_taken_literally(
         self, video: Path, frames: list[bytes], tmp_path: Path
     ) -> None:
-        delivered(run("decode", video, "--count", "1", "./-100%% %s*[a]%02d.png", cwd=tmp_path))
+        name = "-100%% %s[a]" if sys.platform == "win32" else "-100%% %s*[a]"
+        delivered(run("decode", video, "--count", "1", f"./{name}%02d.png", cwd=tmp_path))
         [path] = tmp_path.iterdir()
-        assert path.name == "-100%% %s*[a]01.png"
+        assert path.name == f"{name}01.png"
         assert frames_of(path, "rgb24", "-f", "image2", "-pattern_type", "none") == frames[0]
 
     def test_images_keep_16_bits_and_gray(self, tmp_path: Path) -> None:
@@ -287,7 +292,7 @@ class TestImages:
         path.write_bytes(data)
         done = run("decode", path)
         warning = f"Warning: {path}: the header says {COUNT + 2} frames, but the video has {COUNT}\n"
-        assert (done.returncode, done.stderr.decode()) == (0, warning)
+        assert (done.returncode, text_of(done.stderr)) == (0, warning)
         delivered(run("decode", path, "--quiet"))
 
 
@@ -332,7 +337,7 @@ class TestOptions:
         late = run("decode", video, "--at", "1.5,0.25,00:01.5,99")
         assert late.stdout == b"".join(frames[number] for number in (15, 2, 15, COUNT - 1))
         assert re.fullmatch(
-            r"Warning: 99 s is after the last frame, which is at 1\.900 s\n", late.stderr.decode()
+            r"Warning: 99 s is after the last frame, which is at 1\.900 s\n", text_of(late.stderr)
         )
         delivered(run("decode", video, tmp_path / "shot.png", "--at", "0.5"))
         assert frames_of(tmp_path / "shot.png") == frames[5]
@@ -389,15 +394,12 @@ class TestOptions:
         delivered(run("decode", video, tmp_path / "all.rgb", "--conceal-errors"))
         assert (tmp_path / "all.rgb").stat().st_size > (tmp_path / "out.rgb").stat().st_size
 
-    @pytest.mark.linux("files in /dev")
     def test_timestamps_option_writes_index_pts_and_time(self, video: Path, tmp_path: Path) -> None:
         asked = ("--start", "1", "--count", "3", "--timestamps")
         delivered(run("decode", video, "out.rgb", *asked, "times.csv", cwd=tmp_path))
         told = (tmp_path / "times.csv").read_text()
         assert told.splitlines() == ["index,pts,time_s", "0,1000,1.0", "1,1100,1.1", "2,1200,1.2"]
         assert delivered(run("decode", video, tmp_path / "out.rgb", *asked, "-")).decode() == told
-        said = failed(run("decode", video, tmp_path / "out.rgb", *asked, "/dev/full"))
-        assert said == f"Error: /dev/full: {os.strerror(errno.ENOSPC)}"
 
     def test_json_option_prints_the_report(self, video: Path, tmp_path: Path) -> None:
         report = json.loads(delivered(run("decode", video, tmp_path / "out.rgb", "--json")))
@@ -436,6 +438,7 @@ class TestFailures:
         assert failed(done).startswith(f"Error: {cut}: ")
         assert done.stdout == b"".join(frames[:whole:every])
 
+    @pytest.mark.linux("what a pipe holds that was not read")
     def test_frames_in_the_pipe_count_as_delivered(self, cut: Path) -> None:
         reading, writing = os.pipe()
         with open(reading, "rb") as reader, open(writing, "wb") as writer:  # noqa: PTH123  descriptors
@@ -490,8 +493,8 @@ class TestFailures:
         [
             ("nowhere/out.rgb", "nowhere: the output's folder does not exist"),
             (".", "the output is a folder"),
-            ("new/", f"new/: {os.strerror(errno.EISDIR)}"),
-            ("fifo:missing", "there is no FIFO"),
+            ("new/", "new/: "),
+            pytest.param("fifo:missing", "there is no FIFO", marks=pytest.mark.linux("FIFOs")),
         ],
     )
     def test_an_output_that_cannot_be_written_is_an_error(
@@ -546,6 +549,7 @@ class TestFailures:
         with pytest.raises(click.ClickException, match="there"):
             RawOutput(Endpoint("there", 1 << 30), FRAME_BYTES, is_standard=False)
 
+    @pytest.mark.linux("pipes that don't wait")
     def test_nonblocking_output_receives_every_byte(self) -> None:
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
@@ -602,7 +606,7 @@ class TestSignals:
             process.send_signal(signal.SIGINT)
             assert process.wait(PATIENCE_S) == -signal.SIGINT
             assert process.stderr is not None
-            assert process.stderr.read().decode() == "Error: interrupted; frames delivered: at least 0\n"
+            assert text_of(process.stderr.read()) == "Error: interrupted; frames delivered: at least 0\n"
 
     def test_signal_leaves_only_whole_images(self, long_video: Path, tmp_path: Path) -> None:
         with start("decode", long_video, tmp_path / "%d.png") as process:

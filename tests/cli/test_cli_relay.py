@@ -177,7 +177,8 @@ class TestRelay:
     )
     def test_a_file_to_itself_is_refused_unharmed(self, big: Path, other: str, options: list[str]) -> None:
         (big.parent / "hard").hardlink_to(big)
-        (big.parent / "soft").symlink_to("big")
+        if other == "soft":
+            (big.parent / "soft").symlink_to("big")
         before = big.read_bytes()
         said = failed(run("relay", "big", other, *options, cwd=big.parent))
         assert "are the same" in said
@@ -227,6 +228,7 @@ class TestRelay:
         assert f"{os.strerror(errno.EFBIG)}; 100000 bytes were delivered" in said
         assert (tmp_path / "out").read_bytes() == big.read_bytes()[:100_000]
 
+    @pytest.mark.linux("what a pipe holds that was not read")
     def test_reader_that_goes_away_is_reported_with_the_bytes_delivered(self, big: Path) -> None:
         with start("relay", big, "-") as process:
             assert process.stdout is not None
@@ -241,6 +243,7 @@ class TestRelay:
         said = failed(run("relay", "-", "-", "--timeout", "0.1", stdin=silent))
         assert seconds_of("standard input sent", said) >= 0.1  # a busy machine is late
 
+    @pytest.mark.linux("what a pipe holds that was not read")
     def test_timeout_ends_a_stalled_destination(self, big: Path, pair: tuple[int, int]) -> None:
         said = failed(run("relay", big, "-", "--timeout", "0.1", stdout=pair[1]))
         assert seconds_of("standard output took", said) >= 0.1  # a busy machine is late
@@ -346,7 +349,7 @@ class TestRelay:
         assert [*big.parent.iterdir()] == [big]
 
     def test_a_name_cannot_write_to_the_terminal(self, tmp_path: Path) -> None:
-        assert "Error: 'a\\n\\x1b[31m': No such file" in failed(run("relay", "a\n\x1b[31m", tmp_path / "out"))
+        assert "Error: 'a\\n\\x1b[31m': " in failed(run("relay", "a\n\x1b[31m", tmp_path / "out"))
 
     @pytest.mark.linux("modes of files")
     @pytest.mark.skipif(not IS_ROOT, reason="only root can become somebody else")
@@ -433,7 +436,7 @@ class TestProgress:
     def test_a_source_that_ended_before_the_count_is_mentioned(self) -> None:
         done = run("relay", "-", "-", "--count", "10", "--progress", data=b"1234")
         assert (done.returncode, done.stdout) == (0, b"1234")
-        assert done.stderr.decode().endswith("; the source ended 6 bytes before the count\n")
+        assert done.stderr.decode().rstrip().endswith("; the source ended 6 bytes before the count")
 
     def test_progress_total_is_the_rest_after_the_offset_up_to_the_count(self, big: Path) -> None:
         done = run("relay", big, "-", "--progress", "--offset", 3 << 20, "--count", "5")

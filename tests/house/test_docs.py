@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import re
 import shutil
 import subprocess
@@ -179,7 +180,7 @@ def test_documentation_page_runs(page: Path, tmp_path: Path) -> None:
         check=False,
     )
     assert run.returncode == 0, run.stderr
-    missing = run_page.missing_output(page, run.stdout)
+    missing = run_page.missing_output(page, run.stdout.replace(os.sep, "/"))
     assert missing is None, f"{missing!r} is not in\n{run.stdout}"
     for name in docs.picture_names(page):
         docs.write_middle_frame(tmp_path / f"{name}.mp4", tmp_path / f"{name}.jpg")

@@ -44,8 +44,8 @@ sys.path.append({str(Path(__file__).parents[1])!r})
 from support.this_process import are_asleep, pixel_threads, threads, workers
 if sys.platform == "win32":
     from support.windows import have_signals, hear_signals
-    hear_signals()
     have_signals()
+    hear_signals()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(newline="\\n")
 """
@@ -73,7 +73,7 @@ def run_script(code: str, *arguments: object, **options: object) -> subprocess.C
     """Runs a Python program to its end; one that hangs is killed and fails the test."""
     with start_script(code, *arguments, **options) as process:
         try:
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             _, err = process.communicate()

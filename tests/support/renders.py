@@ -16,6 +16,8 @@ from support.media import decode
 SIZE = (64, 48)
 FAST = {"preset": "ultrafast"}
 SLOW = pytest.mark.slow
+#: SIGKILL, which Windows has no name for: there, any number ends a process.
+KILL = 9
 
 
 def scene(index: int, time_s: float, view: np.ndarray) -> None:

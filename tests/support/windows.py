@@ -100,7 +100,8 @@ def parents() -> dict[int, int]:
 
 
 def children() -> frozenset[int]:
-    return frozenset(pid for pid, parent in parents().items() if parent == os.getpid())
+    # One that has ended is listed as long as somebody holds its handle.
+    return frozenset(pid for pid, parent in parents().items() if parent == os.getpid() and runs(pid))
 
 
 def children_named(part: bytes, pid: int) -> list[int]:
@@ -174,7 +175,7 @@ def rss_bytes() -> int:
 
 def in_words_of_c(text: str) -> str:
     """A message of the system's own, as the C library says it."""
-    for code, number in ((2, errno.ENOENT), (3, errno.ENOENT), (5, errno.EACCES)):
+    for code, number in ((2, errno.ENOENT), (3, errno.ENOENT), (5, errno.EACCES), (123, errno.ENOENT)):
         text = text.replace(ctypes.FormatError(code).rstrip("."), os.strerror(number))
     return text
 

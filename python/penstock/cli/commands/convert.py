@@ -6,7 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
@@ -42,6 +42,8 @@ from penstock.errors import FFmpegWarning, PenstockError
 
 # What only the encoder gets of the options that a decoder has, too; and a file that isn't trusted has its audio read.
 _OF_ENCODER = ("color_matrix", "color_range", "isolated", "settings")
+# Chosen: how late Ctrl-C may come. On Windows, no signal ends a wait for other threads.
+_LOOK_S = 0.05
 # The warnings of the conversion in this context.
 _sentences: ContextVar[list[str]] = ContextVar("sentences")
 
@@ -245,10 +247,11 @@ def _run(
     with _collected_warnings(), ThreadPoolExecutor(jobs) as pool:
         try:
             # Each in a context of its own: that of this thread names options in messages.
-            for future in as_completed(
-                [pool.submit(copy_context().run, _outcome, one, progress) for one in conversions]
-            ):
-                ended(future.result())
+            left = {pool.submit(copy_context().run, _outcome, one, progress) for one in conversions}
+            while left:
+                done, left = wait(left, _LOOK_S, FIRST_COMPLETED)
+                for future in done:
+                    ended(future.result())
         except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
             for one in conversions:
