@@ -6,8 +6,6 @@ import asyncio
 import os
 import re
 import signal
-import subprocess
-import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 
