@@ -287,7 +287,8 @@ class OpenVideo:
 def is_end_of_answer(container: InputContainer, source: str, failure: LibavError) -> bool:
     """Whether a server has ended an answer without a length by closing the connection, which libav calls EIO."""
     is_http = source.startswith(("http:", "https:"))
-    return is_http and failure.errno == errno.EIO and (container.size or 0) < 0
+    # Unknown sizes are negative in PyAV 18, and None in PyAV 19.
+    return is_http and failure.errno == errno.EIO and (container.size or -1) < 0
 
 
 def _decoder_like(stream: VideoStream) -> VideoCodecContext:
