@@ -152,6 +152,10 @@ class TestWhatIsKept:
             assert before.stream.rotation and not after.stream.rotation
             assert before.size == after.size
 
+    def test_a_gif_of_an_ordinary_video_does_not_warn(self, source: Path, out: Path, ffmpeg: str) -> None:
+        done = run("convert", source, out / "a.gif", "--ffmpeg", ffmpeg)
+        assert done.returncode == 0 and done.stderr == b""
+
     def test_losses_are_those_of_encoder_like(self, tmp_path: Path, out: Path) -> None:
         source = tmp_path / "in.mkv"
         tracks = ("-map", 0, "-map", 1, "-map", 1)

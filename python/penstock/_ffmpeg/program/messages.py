@@ -45,6 +45,7 @@ _NOISE = re.compile(
     r"|too many threads/slices \(\d+\), reducing to"  # of a small picture on many cores
     r"|Specified chroma sample location \w+ is unsupported on the AV1 bit stream level"  # printed for every container
     r"|Duped color: "  # of a palette that has a color twice (palettegen)
+    r"|The input frame is not in sRGB, colors may be off"  # of SDR, whose values GIF takes as they are (palettegen)
     r"|Thread message queue blocking"  # of two inputs, one waits for the other
     r"|Guessed Channel Layout|codec frame size is not set"  # what NUT does not say of sound
     r"|does not contain an image sequence pattern|Use a pattern such as %03d"  # of a name for one image
