@@ -179,7 +179,6 @@ def test_slow_caller_is_the_bottleneck(tmp_path: Path) -> None:
         assert encoder.stats.input_wait_s > 0.5
 
 
-@pytest.mark.linux("writes whose waits are counted")
 def test_slow_ffmpeg_is_the_bottleneck(tmp_path: Path) -> None:
     with make(tmp_path / "video.mp4", size=(640, 480), settings=EncoderSettings(queue_items=2)) as encoder:
         os.kill(encoder.pid, signal.SIGSTOP)

@@ -490,6 +490,9 @@ pub(crate) unsafe fn write_some(fd: BorrowedFd<'_>, kind: Kind, span: Span) -> R
     }
 }
 
+/// Whether a write to a full pipe waits in its call.
+pub(crate) const WRITES_WAIT: bool = false;
+
 /// As [`write_some`]: there is nothing to cut.
 ///
 /// # Safety

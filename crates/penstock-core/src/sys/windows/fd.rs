@@ -10,6 +10,9 @@ use crate::sys::error::{Result, SysError};
 pub(crate) use crate::sys::kind::{Closing, Kind};
 use crate::sys::span::Span;
 
+/// Whether a write to a full pipe waits in its call.
+pub(crate) const WRITES_WAIT: bool = true;
+
 /// What a handle leads to that must be open for reading.
 pub(crate) fn look_at_source(handle: Borrowed<'_>) -> Result<(Kind, ())> {
     if facts::is_open_for_reading(handle) { Ok((kind(handle)?, ())) } else { Err(SysError::NOT_OPEN) }
