@@ -199,7 +199,7 @@ def test_progress_callable_gets_the_stats(tmp_path: Path) -> None:
         assert eventually(lambda: len(told) >= 2)
     assert told[-1].frames_encoded == 10, "the last word is the end's"
     assert [stats.frames_encoded for stats in told] == sorted(stats.frames_encoded for stats in told)
-    assert not [thread.name for thread in threading.enumerate() if "progress" in thread.name]
+    assert not [thread for thread in threading.enumerate() if thread.name == "penstock-encoder-progress"]
 
 
 def test_failing_progress_callable_does_not_replace_the_report(tmp_path: Path) -> None:
