@@ -155,9 +155,8 @@ def _check_faithful(end: Any, name: str) -> None:
     ssl = sys.modules.get("ssl")
     if ssl is not None and isinstance(_socket_of(end), ssl.SSLSocket):
         _refuse(end, name)
-    if not is_socket(end) and hasattr(
-        end, "_handle"
-    ):  # a connection of multiprocessing, or a pipe of asyncio
+    # Connections of multiprocessing and pipes of asyncio have it.
+    if not is_socket(end) and hasattr(end, "_handle"):
         refuse("a handle as a descriptor")
 
 
