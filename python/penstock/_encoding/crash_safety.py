@@ -50,7 +50,7 @@ def _fragments(program: str, output: Output) -> dict[str, object]:
 
 @functools.lru_cache(maxsize=8)
 def makes_ordinary_files(program: str) -> bool:
-    """Whether FFmpeg's ordinary files of fragments have their frames. FFmpeg 7.1 loses them if the header waits."""
+    """Whether FFmpeg's ordinary files of fragments have their frames. FFmpeg 7.1 and 8.0 lose them if the header waits."""
     known = capabilities.muxer_options(program, "mov").get("movflags")
     if known is None or _HYBRID not in known.values:
         return False
