@@ -101,7 +101,8 @@ def test_a_file_cut_in_the_sound_of_a_fragment_is_damaged(options: dict[str, obj
     sizes = (second - 100, second + 100, data.index(b"mdat", second) - 2)
     for size in sizes[: 1 if "isolated" in options else None]:
         path.write_bytes(data[:size])
-        with Decoder(path, **options) as decoder, pytest.raises(DecoderError):  # type: ignore[arg-type]
+        # libav of PyAV 19 refuses some already when they are opened.
+        with pytest.raises(DecoderError), Decoder(path, **options) as decoder:  # type: ignore[arg-type]
             list(decoder)
-        with AudioDecoder(path) as audio, pytest.raises(DecoderError):
+        with pytest.raises(DecoderError), AudioDecoder(path) as audio:
             audio.read_all()
