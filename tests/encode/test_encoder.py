@@ -337,7 +337,7 @@ def test_relative_path_is_resolved_at_the_call_and_a_url_is_passed_on(
     url = f"file://{tmp_path}/url.mp4"
     with make(url) as encoder:
         submit(encoder, 3)
-    named = f"file:{tmp_path / 'url.mp4'}" if sys.platform == "win32" else url
+    named = f"file:{(tmp_path / 'url.mp4').as_posix()}" if sys.platform == "win32" else url
     assert encoder._session.process.command[-1] == named
     assert len(decode(tmp_path / "url.mp4")) == 3
 
@@ -525,7 +525,7 @@ def test_ffmpegs_own_words_come_with_the_error(
         submit(encoder, MANY)
     error = caught.value
     assert error.returncode is not None and error.returncode > 0
-    assert error.command[0] == ffmpeg and error.command[-1] == f"file:{tmp_path / 'v.mp4'}"
+    assert error.command[0] == ffmpeg and error.command[-1] == f"file:{(tmp_path / 'v.mp4').as_posix()}"
     assert words in error.stderr
     # Advice is for what FFmpeg doesn't list.
     assert (error.advice is None) == ("f" in options["options"])

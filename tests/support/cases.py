@@ -42,8 +42,8 @@ ISOLATED: list[dict[str, Any]] = [] if sys.platform == "win32" else [{"isolated"
 """A decoder's option for a process of its own, where it has one."""
 
 
-PATIENCE_S = 200.0 if sys.platform == "win32" else 60.0
-"""How long a test waits for what must happen at all; how fast is nobody's claim. Wine starts programs slowly."""
+PATIENCE_S = 60.0
+"""How long a test waits for what must happen at all; how fast is nobody's claim."""
 
 
 def a_few(cases: Iterable[Any], one_in: int = 4) -> list[Any]:
