@@ -161,7 +161,7 @@ def _begin(name: str, flags: int) -> Endpoint:
             return Endpoint(title, ticket=fifo.open_async(path, "r" if is_source else "w"))
     with failures_of(title):
         try:
-            endpoint = Endpoint(title, os.open(name, flags | descriptors.BINARY))
+            endpoint = Endpoint(title, _open(name, flags))
         except FileNotFoundError:
             if is_source or not Path(name).resolve().parent.is_dir():
                 raise
@@ -188,7 +188,15 @@ def _finish(wanted: Sequence[tuple[str, int]], endpoints: Sequence[Endpoint], ti
     for (name, flags), each in zip(wanted, endpoints, strict=True):
         if each.fd < 0:
             with failures_of(each.title):
-                each.fd = os.open(name, flags | os.O_CREAT | descriptors.BINARY, 0o666)
+                each.fd = _open(name, flags | os.O_CREAT)
+
+
+def _open(name: str, flags: int) -> int:
+    fd = os.open(name, flags | descriptors.BINARY, 0o666)
+    if flags & os.O_APPEND and stat.S_ISREG(os.fstat(fd).st_mode):
+        # On Windows, only writes of Python's C library go to the end by themselves.
+        os.lseek(fd, 0, os.SEEK_END)
+    return fd
 
 
 def _take_standard_output() -> int:
