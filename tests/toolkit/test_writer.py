@@ -497,12 +497,12 @@ class TestSync:
 
 def test_idle_workers_end_and_start_again(pair: tuple[int, int]) -> None:
     reader, writer = pair
-    stream = Writer(writer, policy=ThreadPolicy(nice=13))
+    stream = Writer(writer, policy=ThreadPolicy(priority="background"))
     before = workers()
     for _ in range(2):
         stream.submit(b"frame").wait(10)
         assert eventually(lambda: workers() - before)
-        assert stream.stats.policy.nice == 13
+        assert stream.stats.policy.priority == "background"
         assert eventually(lambda: not workers() - before)
     assert read_exactly(reader, 10) == b"frame" * 2
 

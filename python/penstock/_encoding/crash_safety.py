@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import tempfile
 from collections.abc import Mapping
 
 from penstock._common.messages import argument
 from penstock._encoding.output import ordinary_path
 from penstock._ffmpeg.command.endpoints import Output
+from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT
 from penstock._ffmpeg.program import capabilities
 from penstock._ffmpeg.program.messages import listing_arguments
 from penstock._platform.descriptors import zeros
@@ -43,20 +43,23 @@ def _fragments(program: str, output: Output) -> dict[str, object]:
     # The header waits for the first fragment, because it has the edit list, which keeps the times.
     flags = "+delay_moov+default_base_moof"
     # At the end, FFmpeg makes an ordinary file of the fragments, for which it has to go back.
-    if ordinary_path(output) is not None and makes_ordinary_files(program):
+    if ordinary_path(output) is not None and makes_ordinary_files(program, output.container):
         flags += f"+{_HYBRID}"
     return {"frag_duration": round(_FRAGMENT_S * 1e6), "movflags": flags}
 
 
 @functools.lru_cache(maxsize=8)
-def makes_ordinary_files(program: str) -> bool:
-    """Whether FFmpeg's ordinary files of fragments have their frames. FFmpeg 7.1 and 8.0 lose them if the header waits."""
-    known = capabilities.muxer_options(program, "mov").get("movflags")
+def makes_ordinary_files(program: str, muxer: str) -> bool:
+    """Whether FFmpeg's ordinary files of fragments have their frames. FFmpeg 7.1 and 8.0 lose them."""
+    known = capabilities.muxer_options(program, muxer).get("movflags")
     if known is None or _HYBRID not in known.values:
         return False
-    picture = ("-f", "rawvideo", "-pixel_format", "rgb24", "-video_size", "16x16", "-i", zeros(16 * 16 * 3))
+    import tempfile  # slow to import, and of use for files of MP4 alone
+
+    frame = ("-f", "rawvideo", "-pixel_format", DEFAULT_FORMAT, "-video_size", "16x16")
+    picture = (*frame, "-i", zeros(16 * 16 * 3))
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
-        tried = f"{folder}/tried.mov"
+        tried = f"{folder}/tried"
         flags = ("-movflags", f"+delay_moov+{_HYBRID}", "-frag_duration", "500000")
-        capabilities.stdout_of(program, *picture, "-frames:v", "1", "-c:v", "copy", *flags, tried)
+        capabilities.stdout_of(program, *picture, "-frames:v", "1", *flags, "-f", muxer, tried)
         return "\n0," in capabilities.stdout_of(program, "-i", tried, "-c", "copy", *listing_arguments())
