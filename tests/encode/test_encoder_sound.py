@@ -828,7 +828,7 @@ def test_stalled_ffmpeg_raises_and_no_sample_is_torn(tmp_path: Path) -> None:
 
 
 def test_stalled_audio_file_raises_at_close_and_the_pictures_are_kept(tmp_path: Path) -> None:
-    source = sounded(tmp_path / "in.m4a", "aac", 20)
+    source = sounded(tmp_path / "in.wav", "pcm_s16le", 60)  # more than the pipes to FFmpeg hold
     encoder = Encoder(
         tmp_path / "a.mp4",
         size=SIZE,
