@@ -346,7 +346,7 @@ def test_memory_is_free_when_write_returns(tmp_path: Path, options: dict) -> Non
 
 def test_written_submitted_and_leased_frames_keep_their_order(tmp_path: Path) -> None:
     output = tmp_path / "video.mp4"
-    with make(output) as encoder, stopped(encoder):
+    with make(output, settings=EncoderSettings(queue_items=60)) as encoder, stopped(encoder):
         for index in range(0, 60, 3):
             encoder.write(flat(index))
             encoder.submit(flat(index + 1))

@@ -800,7 +800,7 @@ def test_killed_ffmpeg_raises_at_the_next_write_audio(tmp_path: Path) -> None:
 
 
 def test_abort_ends_the_reading_of_files(tmp_path: Path) -> None:
-    source = sounded(tmp_path / "in.m4a", "aac", 20)
+    source = sounded(tmp_path / "in.wav", "pcm_s16le", 60)  # more than the pipes to FFmpeg hold
     encoder = Encoder(tmp_path / "a.mkv", size=SIZE, fps=FPS, audio=source)
     encoder.write(picture(0))
     assert len(children()) == 2
