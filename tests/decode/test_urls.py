@@ -199,7 +199,7 @@ def test_audio_of_a_server_that_pauses_is_late_and_whole(tmp_path: Path) -> None
 
 
 # There, the server's connection stays open for reasons unknown. The sound itself stalls as it should.
-@pytest.mark.linux("a stalled sound lets go of its server")
+@pytest.mark.linux("a stalled download lets go of its server")
 @pytest.mark.parametrize("name", ["a.wav", "a.flac"])
 def test_audio_of_a_server_that_stops_does_not_end(name: str, tmp_path: Path) -> None:
     data, settings = sound_file(name, tmp_path, 30).read_bytes(), DecoderSettings(stall_timeout=0.7)
@@ -353,6 +353,7 @@ def test_late_reads_of_two_threads_leave_the_frames_in_order(live: Path) -> None
         assert got + [frame.index for frame in decoder] == list(range(400))
 
 
+@pytest.mark.linux("a stalled download lets go of its server")
 def test_a_server_that_stops_is_given_up_after_the_stall_timeout(live: Path) -> None:
     data, settings = live.read_bytes(), DecoderSettings(stall_timeout=0.7)
     with (
