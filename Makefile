@@ -27,7 +27,7 @@ help:
 	@echo "make test         the tests: Rust, loom with bounds, and Python's but for those that are marked slow"
 	@echo "make test-all     the slow tests too, those of benchmarks and scripts, and the site; prints the 20 slowest"
 	@echo "make test-exhaustive  all tests, with every case of every table and all examples of property tests"
-	@echo "make test-windows  tests for Windows, by Wine (as root on Debian 12; 4 GB)"
+	@echo "make test-windows  tests for Windows, by Wine (as root on Debian 12; 4 GB, an hour)"
 	@echo "make sanitize     the core's tests with AddressSanitizer and LeakSanitizer, some by Miri (needs a nightly Rust)"
 	@echo "make fuzz         hostile and random input, a minute each; SECONDS_EACH=600 (needs a nightly Rust)"
 	@echo "make soak         everything at random, with kills, forks and signals; ARGS=\"--seed 5 --minutes 30\""
@@ -133,7 +133,7 @@ test-windows: $(READY)-build
 	scripts/windows/cargo test --quiet --package penstock-frames --package penstock-pipeline --lib $(ARGS)
 	scripts/windows/cargo build --quiet --package penstock-python
 	cp target/windows/x86_64-pc-windows-gnu/debug/_native.dll python/penstock/_native.pyd
-	scripts/windows/python -m pytest -q -p scripts.windows.functions -m "not slow" $(PYTHON_ON_WINDOWS)
+	scripts/windows/python -m pytest -q -p scripts.windows.functions --numprocesses=$(WORKERS) --dist=worksteal -m "not slow" $(PYTHON_ON_WINDOWS)
 	scripts/windows/python -m pytest -q tests/house/test_docs.py -k "$(TUTORIALS_ON_WINDOWS)"
 
 soak: $(READY)-test $(READY)-native

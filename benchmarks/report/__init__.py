@@ -142,8 +142,8 @@ def speed(kept: dict[str, dict[str, Any]], theme: dict[str, str]) -> str:
     return _render(
         "speed.svg",
         bars=figures.bars(kept),
-        ticks=[2**power for power in range(-2, 4)],
-        place=lambda ratio: round(620 + 65 * math.log2(ratio), 1),
+        ticks=[2**power for power in range(-4, 4)],
+        place=lambda ratio: round(680 + 45 * math.log2(ratio), 1),
         plain=lambda text: text.replace("`", "").replace("*", ""),
         span=figures.span,
         theme=theme,

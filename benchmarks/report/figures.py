@@ -43,6 +43,14 @@ TITLES = {
     "opencv-rgb": "OpenCV and `cvtColor`",
     "decord": "decord2",
     "torchcodec": "TorchCodec",
+    "pyav-samples": "PyAV",
+    "opencv-samples": "OpenCV",
+    "decord-samples": "decord2",
+    "torchcodec-samples": "TorchCodec",
+    "spdl-samples": "SPDL",
+    "pyav-windows": "PyAV",
+    "torchcodec-windows": "TorchCodec",
+    "soundfile-windows": "soundfile",
     "os.read+os.write": "a loop of read and write",
     "os.splice-tuned": "a tuned splice loop",
     "os.sendfile": "sendfile(2)",
@@ -95,6 +103,8 @@ WHOLE: Fits = {
 H264: Fits = {"encoder": ["libx264"], **WHOLE}
 TEN_BITS: Fits = {"video_pixel_format": ["yuv420p10le"], **WHOLE}
 CLIPS: Fits = {"clips": range(2, 1000)}
+SAMPLES: Fits = {"kind": ["samples"], "sample_frames": range(2, 1000)}
+OF_AN_OPEN_VIDEO: Fits = {"kind": ["windows"]}
 #: Pieces of these sizes, or of a MiB and more.
 TO_32_KIB: Fits = {"way": ["file-pipe"], "bytes": [2**14, 2**15]}
 OF_64_KIB: Fits = {"way": ["file-pipe"], "bytes": [2**16]}
@@ -104,6 +114,8 @@ ENCODERS = "pyav imageio-ffmpeg moviepy turbopipe tmpfs-yuv420p"
 DECODERS = (
     "pyav-threaded imageio-ffmpeg stdout.readinto opencv opencv-rgb decord torchcodec pyav-no-conversion"
 )
+SAMPLERS = "opencv-samples pyav-samples decord-samples torchcodec-samples spdl-samples"
+SOUND_READERS = "pyav-windows torchcodec-windows soundfile-windows"
 LINES = [
     Line(benchmark, job, ours, fits, other)
     for benchmark, job, ours, fits, others in (
@@ -121,6 +133,10 @@ LINES = [
         ("decode", ARRAYS, "penstock", H264, DECODERS),
         ("decode", "10-bit HEVC to RGB arrays", "penstock", TEN_BITS, "pyav-threaded opencv"),
         ("decode", "H.264 clips to RGB", "penstock", CLIPS, "pyav-threaded opencv decord torchcodec"),
+        ("decode", "samples at 224 of 300 frames, file after file", "penstock-samples", SAMPLES, SAMPLERS),
+        ("decode", "clips at 224 of an open video", "penstock-samples", OF_AN_OPEN_VIDEO, SAMPLERS),
+        ("decode", "AAC, windows of a second", "penstock-windows", {"kind": ["sound-aac"]}, SOUND_READERS),
+        ("decode", "FLAC, windows of a second", "penstock-windows", {"kind": ["sound-flac"]}, SOUND_READERS),
         ("sound", "RGB and sound to x264 ultrafast", "penstock", {"file": ["out.mp4"]}, "pyav"),
         ("relay", PIPE, "penstock.relay", FROM_1_MIB, "os.read+os.write"),
         ("relay", PIPE, "penstock.relay", TO_32_KIB, "os.splice-tuned"),
@@ -136,13 +152,14 @@ LINES = [
     )
     for other in others.split()
 ]
-#: The picture on the front page has these common jobs and libraries: at most five, for the worst loss is there as well.
+#: The picture on the front page has these common jobs and libraries: at most six, for the worst loss is there as well.
 FRONT = {
     ("RGB to x264 ultrafast", "pyav"),
     ("RGB to x264 ultrafast", "imageio-ffmpeg"),
     (WAIT, "pyav"),
     (ARRAYS, "pyav-threaded"),
     (ARRAYS, "opencv"),
+    (ARRAYS, "torchcodec"),
 }
 
 
@@ -205,7 +222,10 @@ def sizes_of(groups: list[Group]) -> dict[str, list[str]]:
             size = f"{group['height']}p"
         else:
             size = group["name"].partition(", ")[2] if "bytes" in group else ""
-        sizes.setdefault(group.get("content", ""), []).append(size)
+        is_sound = group.get("height") == 0
+        of_content = sizes.setdefault("" if is_sound else group.get("content", ""), [])
+        if size not in of_content:
+            of_content.append(size)
     return sizes
 
 
