@@ -517,7 +517,7 @@ frame = np.zeros((48, 64, 3), np.uint8)
 try:
     with penstock.FanOut([penstock.Writer(1, queue_items=2, capacity_bytes=4096), archive]) as fan_out:
         while True:  # nobody reads yet: one of the first calls waits
-            print("writes", file=sys.stderr, flush=True)
+            sys.stderr.write("writes\\n")  # in one piece, also where Ctrl-C comes now
             fan_out.write(frame)
 except KeyboardInterrupt:
     first, second = fan_out.reports
