@@ -123,8 +123,7 @@ $(TESTS):
 
 # The crates that are for Windows whole; of the core, the Reader and the Writer are.
 ON_WINDOWS := penstock-cpu penstock-pixels
-# Tests of the Python package that pass there whole, but for those that are marked.
-PYTHON_ON_WINDOWS = $(shell cat scripts/windows/tests.txt)
+# Slow, but what people begin with.
 TUTORIALS_ON_WINDOWS = first-video or read-change-write or simulation or stream-assets
 test-windows: $(READY)-build
 	@$(IN_VENV) python -m scripts.windows.kit
@@ -133,7 +132,7 @@ test-windows: $(READY)-build
 	scripts/windows/cargo test --quiet --package penstock-frames --package penstock-pipeline --lib $(ARGS)
 	scripts/windows/cargo build --quiet --package penstock-python
 	cp target/windows/x86_64-pc-windows-gnu/debug/_native.dll python/penstock/_native.pyd
-	scripts/windows/python -m pytest -q -p scripts.windows.functions --numprocesses=$(WORKERS) --dist=worksteal -m "not slow" $(PYTHON_ON_WINDOWS)
+	scripts/windows/python -m pytest -q -p scripts.windows.functions --numprocesses=$(WORKERS) --dist=worksteal -m "not slow" tests
 	scripts/windows/python -m pytest -q tests/house/test_docs.py -k "$(TUTORIALS_ON_WINDOWS)"
 
 soak: $(READY)-test $(READY)-native

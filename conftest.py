@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -28,20 +27,11 @@ for _number in (getattr(signal, name) for name in ("SIGHUP", "SIGQUIT") if hasat
         signal.signal(_number, lambda _number, _frame: None)
 
 
-# Modules of tests that import what only Linux' Python has.
-_ON_LINUX_ONLY = re.compile(
-    r"^(?:import|from) (?:fcntl|pty|resource|support\.fuse|termios|tty)\b", re.MULTILINE
-)
 if sys.platform == "win32":
     from support.windows import have_signals, skip_what_is_for_linux
 
     have_signals()
     skip_what_is_for_linux()
-    collect_ignore = [
-        str(path)
-        for path in Path(__file__).parent.glob("tests/*/test_*.py")
-        if _ON_LINUX_ONLY.search(path.read_text(encoding="utf-8").partition("\n\n\n")[0])
-    ]
 
 prefer_the_quickest()
 hypothesis.settings.register_profile("penstock", deadline=None, max_examples=100 if IS_THOROUGH else 20)

@@ -18,10 +18,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 from penstock import Decoder, Encoder, PenstockError
-from penstock.pipes import PipeReader, PipeWriter, make_pipe
 from penstock.video import VideoFrame
-
-CHUNK_BYTES = 1 << 16
 
 
 async def answer(video: Path, request: asyncio.StreamReader, response: asyncio.StreamWriter) -> None:
@@ -57,38 +54,34 @@ def refuse(response: asyncio.StreamWriter, error: Exception) -> None:
 
 
 async def send_clip(first: VideoFrame, decoder: Decoder, response: asyncio.StreamWriter) -> None:
-    """An encoder fills a pipe, while the pipe's other end is sent."""
     head = "HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
     response.write(head.encode())
-    read_end, write_end = make_pipe()
-    encoded, sent = await asyncio.gather(
-        encode(first, decoder, write_end), send(read_end, response), return_exceptions=True
-    )
-    for outcome in (sent, encoded):  # if the client has gone, the encoder fails as well
-        if isinstance(outcome, BaseException):
-            raise outcome
-    response.write(b"0\r\n\r\n")
-    await response.drain()
+    chunks = Chunks(response)
+    encoder = Encoder.like(decoder, chunks, preset="veryfast", crash_safe=True, options={"f": "mp4"})
+    async with encoder:
+        await encoder.awrite(255 - first, time_s=0)  # a clip begins with its first frame
+        async for frame in decoder:
+            await encoder.awrite(255 - frame, time_s=frame.time_s - first.time_s)
+    await chunks.send(b"")
 
 
-async def encode(first: VideoFrame, decoder: Decoder, write_end: PipeWriter) -> None:
-    with write_end:
-        encoder = Encoder.like(decoder, write_end, preset="veryfast", crash_safe=True, options={"f": "mp4"})
-        async with encoder:
-            await encoder.awrite(255 - first, time_s=0)  # a clip begins with its first frame
-            async for frame in decoder:
-                await encoder.awrite(255 - frame, time_s=frame.time_s - first.time_s)
+class Chunks:
+    """What an encoder writes to: each piece is a chunk of the answer.
 
+    A thread writes, and waits for the loop to send: a client that takes nothing holds up FFmpeg, and so the frames.
+    """
 
-async def send(read_end: PipeReader, response: asyncio.StreamWriter) -> None:
-    """What FFmpeg writes, in chunks; a client that takes nothing holds up the pipe, and so FFmpeg and the frames."""
-    reader = asyncio.StreamReader()
-    protocol = partial(asyncio.StreamReaderProtocol, reader)
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(protocol, read_end)
-    with contextlib.closing(transport):
-        while chunk := await reader.read(CHUNK_BYTES):
-            response.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
-            await response.drain()
+    def __init__(self, response: asyncio.StreamWriter) -> None:
+        self._response = response
+        self._loop = asyncio.get_running_loop()
+
+    def write(self, data: bytes) -> int:
+        asyncio.run_coroutine_threadsafe(self.send(data), self._loop).result()
+        return len(data)
+
+    async def send(self, data: bytes) -> None:
+        self._response.write(b"%x\r\n%b\r\n" % (len(data), data))
+        await self._response.drain()
 
 
 async def main() -> None:

@@ -88,13 +88,15 @@ def run(page: Path) -> None:
 
 
 def run_without_shell(code: str) -> None:
-    """Run those lines of a block that only call penstock and ffmpeg, perhaps in a pipe."""
+    """Run those lines of a block that only call penstock and ffmpeg, perhaps in a pipe, or make a folder."""
     from penstock.video import find_ffmpeg
 
     programs = {"penstock": [sys.executable, "-m", "penstock"], "ffmpeg": [find_ffmpeg()]}
     for line in code.replace("\\\n", " ").replace("|\n", "|").splitlines():
         commands = [shlex.split(part) for part in line.split("|")]
-        if any(name not in programs for name, *_ in commands):
+        if commands[0][0] == "mkdir":
+            Path(commands[0][1]).mkdir()
+        elif any(name not in programs for name, *_ in commands):
             continue
         source: int | IO[bytes] | None = subprocess.DEVNULL
         started = []

@@ -14,6 +14,7 @@ from penstock import Decoder, Encoder
 from penstock._encoding.plan import plan
 from penstock._encoding.request import Request
 from penstock._formats.encoders import known, with_quality
+from penstock.errors import EncoderError
 from penstock.video import DecoderSettings, EncoderSettings
 
 FRAMES = 6
@@ -58,12 +59,22 @@ CANNOT_KEEP: list[tuple[str, dict[str, Any]]] = [
 def test_a_crf_outside_of_the_codecs_scale_is_refused(
     tmp_path: Path, ffmpeg: str, codec: str, most: int | None
 ) -> None:
+    needs(ffmpeg, codec)
     given: dict[str, Any] = {"fps": 25, "codec": codec, "settings": EncoderSettings(ffmpeg=ffmpeg)}
     for crf in (-1, 99, float("nan"), *([] if most is None else [most + 0.5, most + 1])):
         with pytest.raises(ValueError, match="crf"):
             Encoder(tmp_path / "a.mkv", crf=crf, **given)
     for crf in (0, 51, most or 63):
         Encoder(tmp_path / "a.mkv", crf=crf, **given).abort()
+
+
+@pytest.mark.parametrize("given", [{}, {"crf": 0}, {"crf": 63}, {"preset": "fast"}])
+def test_an_encoder_that_the_program_lacks_is_named(
+    tmp_path: Path, ffmpeg: str, given: dict[str, Any]
+) -> None:
+    settings = EncoderSettings(ffmpeg=ffmpeg)
+    with pytest.raises(EncoderError, match="no video encoder 'libsvtav2'"):
+        Encoder(tmp_path / "a.mkv", fps=25, codec="libsvtav2", settings=settings, **given)
 
 
 @pytest.mark.parametrize(

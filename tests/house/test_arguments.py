@@ -499,9 +499,15 @@ def is_of_ffmpeg(path: str) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore::penstock.FFmpegWarning")
+def marks_of(path: str) -> Iterator[pytest.MarkDecorator]:
+    if is_of_ffmpeg(path):
+        yield pytest.mark.exhaustive
+    if path.startswith("penstock.Tee"):
+        yield pytest.mark.linux("Tee")
+
+
 @pytest.mark.parametrize(
-    ("path", "name"),
-    [pytest.param(*one, marks=pytest.mark.exhaustive if is_of_ffmpeg(one[0]) else ()) for one in NUMBERS],
+    ("path", "name"), [pytest.param(*one, marks=list(marks_of(one[0]))) for one in NUMBERS]
 )
 def test_a_number_is_taken_or_refused(path: str, name: str) -> None:
     count = 20 if is_of_ffmpeg(path) else 40

@@ -48,6 +48,16 @@ SLOW = {
     "tutorials/read-change-write",
     "tutorials/simulation",
 }
+#: What a page needs of Linux.
+ON_LINUX = {
+    "README": "the program wc",
+    "concepts/exit-and-fork": "forks",
+    "concepts/transports": "the program cat",
+    "how-to/descriptors": "the program sha256sum",
+    "how-to/pipes": "the program wc",
+    "how-to/priorities": "ffmpeg_policy",
+    "how-to/several-outputs": "Tee",
+}
 
 
 def test_reference_has_every_public_module() -> None:
@@ -144,6 +154,7 @@ def test_the_page_of_the_commands_has_their_help() -> None:
     assert docs.COMMANDS.read_text() == docs.commands_page(), "run `make docs`"
 
 
+@pytest.mark.linux("the program git")
 def test_a_code_host_can_follow_all_links() -> None:
     assert docs.dead_links_of_repository() == []
 
@@ -160,10 +171,17 @@ def means_of_tiles(samples: np.ndarray) -> np.ndarray:
     return whole.reshape(height // 8, 8, width // 8, 8, channels).mean((1, 3))
 
 
+def marks_of(name: str) -> Iterator[pytest.MarkDecorator]:
+    if name in SLOW:
+        yield pytest.mark.slow
+    if name in ON_LINUX:
+        yield pytest.mark.linux(ON_LINUX[name])
+
+
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, id=name, marks=[pytest.mark.slow] if name in SLOW else [])
+        pytest.param(page, id=name, marks=list(marks_of(name)))
         for page in PAGES
         for name in [page.relative_to(ROOT).with_suffix("").as_posix().removeprefix("docs/")]
     ],

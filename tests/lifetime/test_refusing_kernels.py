@@ -15,9 +15,10 @@ from support.processes import run_script, succeeded
 from benchmarks.harness.machine import ROOT
 from benchmarks.harness.seccomp import NUMBERS
 
-pytestmark = pytest.mark.skipif(
-    not NUMBERS, reason="the numbers of this machine's system calls are not known"
-)
+pytestmark = [
+    pytest.mark.linux("kernels that refuse system calls"),
+    pytest.mark.skipif(not NUMBERS, reason="the numbers of this machine's system calls are not known"),
+]
 
 ALL = (
     *("vmsplice", "splice", "tee", "copy_file_range", "sendfile", "preadv2", "pwritev2", "F_SETPIPE_SZ"),

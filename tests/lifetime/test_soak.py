@@ -11,6 +11,7 @@ import pytest
 SOAK = Path(__file__).parents[1] / "soak"
 
 
+@pytest.mark.linux("soak, which looks at /proc")
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", [1])
 def test_half_a_minute_of_soak_succeeds(seed: int) -> None:

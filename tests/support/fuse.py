@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import functools
 import os
 import struct
 import subprocess
@@ -18,7 +19,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-_LIBC = ctypes.CDLL(None, use_errno=True)
 _MNT_DETACH = 2
 _LOOKUP, _FORGET, _GETATTR, _SETATTR, _OPEN = 1, 2, 3, 4, 14
 _WRITE, _RELEASE, _FLUSH, _INIT, _BATCH_FORGET = 16, 18, 25, 26, 42
@@ -33,6 +33,11 @@ class Mounted(NamedTuple):
     """Grows by a byte with each close that has reached the server."""
     abandon: Callable[[], None]
     """Fails all calls that wait for the server."""
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 @contextlib.contextmanager
@@ -57,13 +62,13 @@ def mounted(folder: Path, flush_s: float = 0, flush_errno: int = 0) -> Iterator[
 
 
 def _unmount(point: str | Path) -> None:
-    _LIBC.umount2(os.fsencode(point), _MNT_DETACH)
+    _libc().umount2(os.fsencode(point), _MNT_DETACH)
 
 
 def _mount(point: str) -> int:
     connection = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={connection},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()}"
-    if _LIBC.mount(b"penstock", os.fsencode(point), b"fuse", 0, options.encode()):
+    if _libc().mount(b"penstock", os.fsencode(point), b"fuse", 0, options.encode()):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "mount(2)")
     return connection
 

@@ -18,6 +18,8 @@ from support.processes import run_script, start_script, succeeded
 import penstock
 from penstock import _native
 
+pytestmark = pytest.mark.linux("FUSE")
+
 FLUSH_S = 2.0
 
 

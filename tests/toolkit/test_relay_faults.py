@@ -53,7 +53,7 @@ def tee(src: Any, dst: Any) -> int:
 
 
 RELAYS = [blocking, ticket, awaited]
-EVERY_WAY = [*RELAYS, tee]
+EVERY_WAY = [*RELAYS, pytest.param(tee, marks=pytest.mark.linux("Tee"))]
 every_way = pytest.mark.parametrize("way", EVERY_WAY)
 
 
@@ -254,6 +254,7 @@ def test_a_fork_during_the_first_relay_leaves_the_child_no_lock_taken() -> None:
 # Urgent data
 
 
+@pytest.mark.linux("sockets as descriptors")
 @pytest.mark.parametrize("kind", DESTINATIONS)
 @pytest.mark.parametrize("way", [*EVERY_WAY, by_read_and_write])
 def test_urgent_data_does_not_end_a_stream(way: Way, kind: str, tmp_path: Path) -> None:
@@ -270,6 +271,7 @@ def test_urgent_data_does_not_end_a_stream(way: Way, kind: str, tmp_path: Path) 
     assert arrived() == b"before, after"
 
 
+@pytest.mark.linux("sockets as descriptors")
 @pytest.mark.parametrize("way", EVERY_WAY)
 def test_urgent_data_during_a_wait_does_not_end_a_relay(way: Way, pool: ThreadPoolExecutor) -> None:
     sender, receiver = tcp_pair()
@@ -403,6 +405,7 @@ def refused_datagrams() -> int:
     return sender.detach()
 
 
+@pytest.mark.linux("terminals and sockets as descriptors")
 @pytest.mark.parametrize("in_error", [terminal_without_a_program, refused_datagrams])
 @pytest.mark.parametrize("way", RELAYS)
 def test_a_relay_sleeps_although_its_destination_is_in_error(
@@ -601,6 +604,7 @@ class TestInEveryWay:
         )
         assert succeeded(done).decode().splitlines() == ["0 set()", "200000 set()"] * 4
 
+    @pytest.mark.linux("pipes that don't wait")
     @every_way
     def test_nonblocking_ends_are_relayed_and_stay_nonblocking(self, way: Way, pair: tuple[int, int]) -> None:
         """To be full or empty is no error, and they are left as they were."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.processes import run_script, succeeded, system_calls, trace
 
-pytestmark = pytest.mark.linux("relays")
+pytestmark = pytest.mark.linux("splice")
 
 
 @pytest.mark.parametrize("when", [2, 3])

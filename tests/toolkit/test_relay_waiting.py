@@ -8,7 +8,6 @@ import socket
 import struct
 import threading
 import time
-import tty
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -37,15 +36,21 @@ class Sink:
             os.close(fd)
 
 
-def terminal(_folder: Path) -> Sink:
+def raw_terminal() -> tuple[int, int]:
     controller, user = os.openpty()
+    import tty  # which Windows' Python lacks
+
     tty.setraw(user)
+    return controller, user
+
+
+def terminal(_folder: Path) -> Sink:
+    controller, user = raw_terminal()
     return Sink(user, controller)
 
 
 def terminal_controller(_folder: Path) -> Sink:
-    controller, user = os.openpty()
-    tty.setraw(user)
+    controller, user = raw_terminal()
     return Sink(controller, user)
 
 
@@ -73,6 +78,7 @@ def tcp_socket(_folder: Path) -> Sink:
     return Sink(ours.detach(), theirs.detach())
 
 
+ON_LINUX = pytest.mark.linux("terminals, packet pipes and sockets as descriptors")
 SINKS = [terminal, terminal_controller, packet_pipe, named_pipe, unix_socket, tcp_socket]
 
 
@@ -112,11 +118,13 @@ def ends(call: Callable[[], object]) -> BaseException | None:
     return raised[0]
 
 
+@ON_LINUX
 @pytest.mark.parametrize("method", ["auto", "read-write"])
 def test_a_timeout_ends_a_relay(sink: int, file: int, method: str) -> None:
     assert isinstance(ends(lambda: penstock.relay(file, sink, timeout=0.1, method=method)), StalledError)
 
 
+@ON_LINUX
 @pytest.mark.parametrize("method", ["auto", "read-write"])
 def test_a_cancellation_ends_a_relay(sink: int, file: int, method: str) -> None:
     ticket = penstock.pipes.start_relay(file, sink, method=method)
@@ -125,6 +133,7 @@ def test_a_cancellation_ends_a_relay(sink: int, file: int, method: str) -> None:
     assert isinstance(ends(ticket.wait), ClosedError)
 
 
+@ON_LINUX
 def test_eviction_ends_one_output_and_the_others_continue(sink: int, file: int) -> None:
     reader, writer = os.pipe()
     tee = Tee(file, sink, when_full="evict", stall_timeout=0.1, start=False)
@@ -139,6 +148,7 @@ def test_eviction_ends_one_output_and_the_others_continue(sink: int, file: int) 
     assert [output.ended for output in tee.wait(PATIENCE_S).outputs] == ["evicted", "source-ended"]
 
 
+@pytest.mark.linux("sockets as descriptors")
 def test_reader_that_drains_a_full_socket_does_not_count_as_stalled() -> None:
     ours, theirs = tcp_pair()
     size = 12 << 20
@@ -193,7 +203,7 @@ def test_bytes_go_to_the_terminal_that_was_opened() -> None:
 def test_silent_source_times_out_while_the_reader_reads() -> None:
     source, fed = os.pipe()
     reader, writer = os.pipe()
-    os.write(writer, bytes(10_000))
+    os.write(writer, bytes(1000))
     stop = threading.Event()
 
     def read_slowly() -> None:
@@ -211,6 +221,7 @@ def test_silent_source_times_out_while_the_reader_reads() -> None:
         os.close(fd)
 
 
+@pytest.mark.linux("sockets as descriptors")
 def test_notices_in_a_sockets_error_queue_are_no_lost_reader() -> None:
     so_timestamping = 37  # include/uapi/asm-generic/socket.h, linux/net_tstamp.h: software, of what is sent
     ours, theirs = tcp_pair()
@@ -228,6 +239,7 @@ def test_notices_in_a_sockets_error_queue_are_no_lost_reader() -> None:
         assert theirs.recv(5) == b"world"
 
 
+@pytest.mark.linux("sockets as descriptors")
 @pytest.mark.parametrize("way", ["relay", "tee"])
 def test_source_reset_during_a_stall_is_raised(way: str) -> None:
     ours, theirs = socket.socketpair()
@@ -249,6 +261,7 @@ def test_source_reset_during_a_stall_is_raised(way: str) -> None:
     os.close(reader)
 
 
+@pytest.mark.linux("sockets as descriptors")
 def test_source_reset_is_not_taken_for_a_gone_reader() -> None:
     for method in ("auto", "read-write"):
         for make_sink in (os.pipe, lambda: tuple(end.detach() for end in socket.socketpair())):
@@ -264,6 +277,7 @@ def test_source_reset_is_not_taken_for_a_gone_reader() -> None:
             os.close(writer)
 
 
+@pytest.mark.linux("sockets as descriptors")
 class TestMessages:
     """Datagrams, and what else keeps each write apart."""
 

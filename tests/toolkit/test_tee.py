@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import fcntl
 import io
 import os
 import socket
@@ -21,6 +20,8 @@ from support.streams import ReaderThread, noise
 from support.this_process import workers
 
 from penstock import BrokenStreamError, ClosedError, Tee
+
+pytestmark = pytest.mark.linux("Tee")
 
 DATA = noise(3_000_001)
 
@@ -148,6 +149,8 @@ class TestComingAndGoing:
                     os.close(reader)
             if batch == 0:
                 reader, writer = os.pipe()
+                import fcntl
+
                 fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 1 << 20)  # so that the tee does not grow it
                 os.write(writer, bytes(1 << 20))
                 evicted = tee.add(writer, when_full="evict", stall_timeout=0.05)

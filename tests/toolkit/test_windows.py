@@ -14,8 +14,10 @@ import threading
 import wave
 from asyncio.trsock import TransportSocket
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from socket import socketpair
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +27,7 @@ from support.clips import clip
 from support.processes import interrupted, run_script
 from support.streams import noise
 
+import penstock
 from penstock import (
     AudioDecoder,
     Decoder,
@@ -187,6 +190,25 @@ def test_a_copying_relay_with_an_offset_reads_a_temporary_file() -> None:
         assert CopyingRelay(src, dst, None, 4, None, "auto", b"").run().bytes == 6
         dst.seek(0)
         assert dst.read() == b"456789"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"), [(-1, ValueError), (1.5, TypeError), (Decimal("NaN"), TypeError), ("3", TypeError)]
+)
+def test_a_copying_relay_takes_amounts_as_the_native_does(
+    tmp_path: Path, wrong: Any, error: type[Exception]
+) -> None:
+    (tmp_path / "source").write_bytes(b"0123")
+    with (tmp_path / "source").open("rb", buffering=0) as src, (tmp_path / "target").open("wb") as dst:
+        for count, offset in ((wrong, None), (None, wrong)):
+            with pytest.raises(error):
+                CopyingRelay(src, dst, count, offset, None, "auto", b"")
+            with pytest.raises(error):
+                penstock.relay(src, dst, count, offset=offset)
+        relay = CopyingRelay(src, dst, None, None, None, "auto", b"")
+        with pytest.raises(error):
+            relay.advance(wrong)
+        relay.close()
 
 
 def test_a_copying_relay_refuses_a_source_that_cannot_be_read() -> None:

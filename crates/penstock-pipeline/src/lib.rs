@@ -61,7 +61,7 @@ pub mod fuzzing {
 
     use penstock_core::Pool;
 
-    use crate::codec::{Codec, Decoder, Members, Undecoded};
+    use crate::codec::{Codec, Decoder, Members, STRICTER, Undecoded, WindowTooLarge};
 
     /// Decompresses a stream, from input of `step` bytes at a time. Returns the output before an error, and the error.
     pub fn streamed(codec: Codec, input: &[u8], step: usize, most: u64) -> (Vec<u8>, io::Result<()>) {
@@ -79,5 +79,15 @@ pub mod fuzzing {
             Err(Undecoded::At { error, .. }) => Some(Err(error)),
             Err(_) => None,
         }
+    }
+
+    /// Whether a stream failed because its window is limited; an asset is its own.
+    pub fn needs_a_larger_window(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|cause| cause.is::<WindowTooLarge>())
+    }
+
+    /// Whether an asset failed where a stream doesn't.
+    pub fn is_stricter(error: &io::Error) -> bool {
+        error.to_string().contains(STRICTER)
     }
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import operator
 import os
 import stat
 import threading
@@ -56,9 +57,7 @@ class CopyingRelay:
     ) -> None:
         if method not in ("auto", "read-write"):
             raise ValueError(f"method must be 'auto' or 'read-write', not {method!r}")
-        for name, value in (("count", count), ("offset", offset)):
-            if value is not None and value < 0:
-                raise ValueError(f"{name} must be at least 0, not {value}")
+        count, offset = _amount("count", count), _amount("offset", offset)
         if offset is not None and offset >= 1 << 63:
             raise ValueError(f"offset must be less than 2^63, not {offset}")
         self._count, self._offset, self._timeout = count, offset, timeout
@@ -105,6 +104,7 @@ class CopyingRelay:
         """Moves so many bytes more, or all."""
         if self._stream is None:
             raise ClosedError("the relay is closed")
+        count = _amount("count", count)
         self._delivered = self._lost = 0
         try:
             while count is None or self._delivered < count:
@@ -173,6 +173,13 @@ class CopyingRelay:
     def report(self) -> CopyReport:
         """The progress so far."""
         return CopyReport(self._delivered, False)
+
+
+def _amount(name: str, value: int | None) -> int | None:
+    """A number of bytes, as the native relay takes it."""
+    if value is not None and (value := operator.index(value)) < 0:
+        raise ValueError(f"{name} must be at least 0, not {value}")
+    return value
 
 
 def _number(src: Any) -> int:

@@ -30,6 +30,8 @@ mod zstd;
 pub use format::Codec;
 pub(crate) use format::WindowTooLarge;
 pub(crate) use members::Members;
+#[cfg(fuzzing)]
+pub(crate) use whole::STRICTER;
 pub(crate) use whole::{Decoder, Undecoded};
 
 #[cfg(all(test, feature = "deflate", feature = "lz4", feature = "zstd"))]

@@ -88,6 +88,9 @@ fn first_room(claim: Option<u64>, last_bytes: usize, asset: &[u8]) -> usize {
     }
 }
 
+/// The fast decoder rejects input that the streaming one accepts. The stricter result counts.
+pub(crate) const STRICTER: &str = "the data are wrong";
+
 /// Finds out what is wrong with an asset, and where. Slow, and only taken when something is.
 fn explain(codec: Codec, asset: &[u8], max_bytes: usize) -> Undecoded {
     let mut members = Members::new(codec, asset, max_bytes);
@@ -103,6 +106,5 @@ fn explain(codec: Codec, asset: &[u8], max_bytes: usize) -> Undecoded {
             return Undecoded::TooLarge;
         }
     }
-    // The fast decoder rejects input that the streaming one accepts. The stricter result counts.
-    Undecoded::At { byte: members.taken_bytes(), error: corrupt("the data are wrong") }
+    Undecoded::At { byte: members.taken_bytes(), error: corrupt(STRICTER) }
 }

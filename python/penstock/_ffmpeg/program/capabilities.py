@@ -273,9 +273,12 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 def check_codec(program: str, codec: str) -> None:
     """Checks that `program` has the video encoder `codec`, which is looked up unless it is a common one."""
-    if codec in facts.common() or not encoders(program):
-        return
-    if codec not in (*encoders(program), *codecs(program), "copy"):
+    if codec not in facts.common():
+        _look_up(program, codec)
+
+
+def _look_up(program: str, codec: str) -> None:
+    if (known := encoders(program)) and codec not in (*known, *codecs(program), "copy"):
         raise EncoderError(unknown_codec(program, codec))
 
 
@@ -300,6 +303,7 @@ def check_option(program: str, codec: str, name: str) -> None:
         return
     if name in (options := encoder_options(program, codec)):
         return
+    _look_up(program, codec)
     others = _INSTEAD[name]
     instead = next((other for other in others if other in options), "q:v" if name == "crf" else None)
     hint = f". Pass {argument(f'options.{instead}', others[instead])} instead" if instead else ""
@@ -310,6 +314,7 @@ def check_crf(program: str, codec: str, crf: float) -> None:
     """Checks that `crf` is on the codec's scale. FFmpeg says which that is, unless it passes on any number."""
     most = _MOST_CRF
     if crf > most:
+        _look_up(program, codec)
         option = encoder_options(program, codec).get("crf", Option())
         limit = option.limits.rpartition(" ")[2]
         most = int(limit) if limit.isdecimal() else most
