@@ -93,14 +93,16 @@ def verdicts(every: Sequence[Chart]) -> Iterator[str]:
 
 
 def page(records: dict[str, dict[str, Any]]) -> str:
-    """Markdown with figures of HTML. ``records`` are by the name of their file."""
+    """Markdown with figures of HTML. ``records`` are by the name of their file. The newest of a job is drawn."""
     ranked = sorted(records.items(), key=lambda item: str(item[1]["date"]))
-    drawn: list[Chart] = []
+    every: list[Chart] = []
     for name, record in ranked:
         try:
-            drawn += charts(name, record)
+            every += charts(name, record)
         except (LookupError, ValueError) as error:
             raise click.ClickException(f"{name} does not fit these benchmarks: {error}") from error
+    newest = {(chart.benchmark, chart.title): chart for chart in every}
+    drawn = [chart for chart in every if newest[chart.benchmark, chart.title] is chart]
     drawn.sort(key=lambda chart: (chart.comparison is None, chart.pixels))
     by_benchmark = {key: [chart for chart in drawn if chart.benchmark == key] for key in SECTIONS}
     sections = {key: found for key, found in by_benchmark.items() if found}
