@@ -101,6 +101,8 @@ def test_a_picture_that_begins_later_than_its_audio_warns(tmp_path, program, opt
         ("a.mkv", "ffv1"),
         ("a.mkv", "libx264"),
         ("a.webm", "libvpx-vp9"),
+        ("a.mp4", "mpeg4"),
+        ("a.mkv", "mpeg4"),
     ],
 )
 def test_times_are_carried_exactly_to_the_unit_of_the_container(tmp_path, name, codec):
@@ -109,7 +111,8 @@ def test_times_are_carried_exactly_to_the_unit_of_the_container(tmp_path, name, 
             encoder.write(picture(index), time_s=Fraction(time_us, 1_000_000))
     found, unit = times_s(tmp_path / name)
     assert found == [round(Fraction(time_us, 1_000_000) / unit) * unit for time_us in TIMES_US]
-    assert unit == (Fraction(1, 90_000) if name.endswith(("mp4", "mov")) else Fraction(1, 1000))
+    ticks = 60_000 if codec == "mpeg4" else 90_000
+    assert unit == (Fraction(1, ticks) if name.endswith(("mp4", "mov")) else Fraction(1, 1000))
     with penstock.Decoder(tmp_path / name) as decoder:
         levels = [int(frame[24, 32].mean()) for frame in decoder]
     assert np.allclose(levels, [20 * index for index in range(len(TIMES_US))], atol=6)

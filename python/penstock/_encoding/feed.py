@@ -19,6 +19,7 @@ from penstock._encoding.plan import EncodePlan
 from penstock._encoding.sound import checked_samples
 from penstock._encoding.sound_packets import PACKETS_A_SECOND, HeldSamples, Packet, Packets, SoundPackets
 from penstock._ffmpeg.command.arguments import TICK_S
+from penstock._formats.encoders import known
 from penstock._native import Ticket, Writer, _Conversion, _NutFeed, _Slot, _SlotPool
 
 # Frames and bytes that may wait for FFmpeg, but at least four frames of any size. A longer queue is slower: its memory
@@ -338,11 +339,11 @@ class NutFeed(RawFeed):
         if (longest_s := facts.longest_step_s) is None:
             return last
         # As FFmpeg rounds: a half goes up.
-        unit_s = facts.least_step_s or facts.unit_s or TICK_S
+        unit_s = max(facts.least_step_s or facts.unit_s or TICK_S, known(self._plan.codec).unit_s)
         units = [math.floor(one / unit_s + Fraction(1, 2)) for one in (last_s, time_s)]
         if units[0] == units[1] or time_s - last_s > longest_s:
             raise ValueError(
-                f"the container can't store frames at {float(last_s):.6f} and {float(time_s):.6f} s, because its steps "
+                f"the file can't store frames at {float(last_s):.6f} and {float(time_s):.6f} s, because its steps "
                 f"are from {unit_s} to {float(longest_s):g} s. Check that time_s is in seconds"
             )
         return last

@@ -344,7 +344,7 @@ def _arguments(
             output,
             video.codec,
             pixels.named,
-            with_filters(_with_times(video.options, output, rate), pixels.filters),
+            with_filters(_with_times(video, output, rate), pixels.filters),
             tags[1],
             [
                 *sound.output_arguments(sounds, video.options),
@@ -427,13 +427,15 @@ def _check_copied(colors: VideoColors, pixel_format: str) -> None:
         )
 
 
-def _with_times(options: Mapping[str, object], output: Output, rate: Fraction | None) -> Mapping[str, object]:
-    """`options` with those by which the output gets the times of the frames."""
+def _with_times(video: Video, output: Output, rate: Fraction | None) -> Mapping[str, object]:
+    """The options of the video with those by which the output gets the times of the frames."""
+    options = video.options
     if rate is None:
+        unit_s = max(output.facts.unit_s or TICK_S, encoders.known(video.codec).unit_s)
         last = {"bsf:v": _LAST_DURATION} if output.facts.holds_length else {}
         options = {
             **_TIMED_OPTIONS,
-            _TIME_BASE: f"1:{1 / (output.facts.unit_s or TICK_S)}",
+            _TIME_BASE: f"1:{1 / unit_s}",
             **last,
             **options,
         }

@@ -1,6 +1,7 @@
 """One record for each encoder of which something is known that FFmpeg's help doesn't tell, or tells too late."""
 
 from collections.abc import Mapping
+from fractions import Fraction
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -61,6 +62,7 @@ class Encoder(NamedTuple):
     palette: str | None = None
     multiplies_alpha: bool = False  # It multiplies colors by their alpha, unless they say that they are.
     has_range: bool = True  # The file says whether the range is full.
+    unit_s: Fraction = Fraction(0)  # The finest unit of times that it takes, in seconds; 0 for any.
     blends: bool = False  # FFmpeg marks its frames for blending, although each is a whole picture.
 
 
@@ -126,7 +128,10 @@ _ENCODERS = {
         pool=("svtav1-params", "lp"),
     ),
     "libaom-av1": _AOM,
-    "mpeg4": _PLAYABLE._replace(levels=({"q:v": 6}, {"q:v": 3}, {"q:v": 1, "qmin": 1})),
+    # FFmpeg takes up to 65,535 units a second (vop_time_increment_resolution); of these each usual rate has whole ones.
+    "mpeg4": _PLAYABLE._replace(
+        levels=({"q:v": 6}, {"q:v": 3}, {"q:v": 1, "qmin": 1}), unit_s=Fraction(1, 60_000)
+    ),
     "mpeg2video": _PLAYABLE._replace(codec="mpeg2video", has_range=False),
     # For images, the best quality that FFmpeg advises for JPEG. Its default aims at the bit rate of a small video.
     "mjpeg": _PLAYABLE._replace(
