@@ -431,7 +431,7 @@ def _with_times(video: Video, output: Output, rate: Fraction | None) -> Mapping[
     """The options of the video with those by which the output gets the times of the frames."""
     options = video.options
     if rate is None:
-        unit_s = max(output.facts.unit_s or TICK_S, encoders.known(video.codec).unit_s)
+        unit_s = max(output.facts.unit_s or TICK_S, encoder_facts(video.codec).unit_s)
         last = {"bsf:v": _LAST_DURATION} if output.facts.holds_length else {}
         options = {
             **_TIMED_OPTIONS,
