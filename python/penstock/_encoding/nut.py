@@ -158,7 +158,7 @@ def make_stream(
     if _NO_TAG in head[head.index(_STREAM) :] and layout.pixel_format != "rgb555le":  # whose tag it is
         raise ValueError(
             f"{layout.pixel_format} frames can't have times (fps=None) or audio, because FFmpeg's containers have no "
-            "name for the format. Pass another pixel_format, such as 'yuv420p10le' or 'rgb48le'"
+            "name for the format. Pass another pixel_format, such as 'yuv420p10le' or 'rgb48le', or another codec"
         )
     if rate is None:
         rate = nominal_fps if nominal_fps is not None and nominal_fps < _MOST_NOMINAL_FPS else _NOMINAL_FPS
