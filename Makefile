@@ -123,8 +123,8 @@ $(TESTS):
 
 # The crates that are for Windows whole; of the core, the Reader and the Writer are.
 ON_WINDOWS := penstock-cpu penstock-pixels
-# Slow, but what people begin with.
-TUTORIALS_ON_WINDOWS = first-video or read-change-write or simulation or stream-assets
+# Of the slow tests: the pages that people begin with, and a render whose driver was killed.
+SLOW_ON_WINDOWS = first-video or read-change-write or simulation or stream-assets or driver
 test-windows: $(READY)-build
 	@$(IN_VENV) python -m scripts.windows.kit
 	scripts/windows/cargo test --quiet --package penstock-core --lib --test=all $(ARGS)
@@ -133,7 +133,7 @@ test-windows: $(READY)-build
 	scripts/windows/cargo build --quiet --package penstock-python
 	cp target/windows/x86_64-pc-windows-gnu/debug/_native.dll python/penstock/_native.pyd
 	scripts/windows/python -m pytest -q -p scripts.windows.functions --numprocesses=$(WORKERS) --dist=worksteal -m "not slow" tests
-	scripts/windows/python -m pytest -q tests/house/test_docs.py -k "$(TUTORIALS_ON_WINDOWS)"
+	scripts/windows/python -m pytest -q tests/house/test_docs.py tests/render/test_render_faults.py -k "$(SLOW_ON_WINDOWS)"
 
 soak: $(READY)-test $(READY)-native
 	@$(IN_VENV) python tests/soak $(ARGS)

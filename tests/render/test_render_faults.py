@@ -377,7 +377,7 @@ def hanging(index, time_s, view):
 penstock.render(hanging, frames=8, size=(64, 48), fps=30, output=sys.argv[1], workers=1)
 """
     with start_script(code, tmp_path / "video.mp4") as process:
-        assert process.stdout.readline() == b"hanging\n"
+        assert process.stdout.readline().rstrip() == b"hanging"
         workers = set(started()) - {process.pid}
         process.kill()
         process.wait()

@@ -192,7 +192,7 @@ def processes() -> set[int]:
 def started(others: Collection[int] = ()) -> dict[int, bytes]:
     """What the tests of this process started and has not ended, but for `others`: command lines by process id."""
     if sys.platform == "win32":
-        return dict.fromkeys(windows.children().difference(others), b"")
+        return dict.fromkeys(windows.descendants().difference(others), b"")
     found = {}
     for pid in processes() - {os.getpid()}:
         if pid not in others:

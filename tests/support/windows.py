@@ -104,6 +104,15 @@ def children() -> frozenset[int]:
     return frozenset(pid for pid, parent in parents().items() if parent == os.getpid() and runs(pid))
 
 
+def descendants() -> frozenset[int]:
+    """The processes that this one has started, and what they have started."""
+    listed = parents()
+    found = [os.getpid()]
+    for one in found:
+        found += [pid for pid, parent in listed.items() if parent == one and pid not in found]
+    return frozenset(pid for pid in found[1:] if runs(pid))
+
+
 def children_named(part: bytes, pid: int) -> list[int]:
     """The programs that a process has started and that have this in their names."""
     found = _snapshot(_PROCESSES, _Process(), "Process")
