@@ -222,7 +222,7 @@ class TestRefusals:
             (("in.mkv", "other.mkv", "a.mp4"), 2, "folder"),
             (("in.mkv", "out/"), 2, "--suffix"),
             (("in.mkv", "a.mp4", "--suffix", ".mp4"), 2, "--suffix"),
-            (("in.mkv", "more/in.mkv", "out", "--suffix", ".mp4"), 2, "out/in.mp4"),
+            (("in.mkv", "more/in.mkv", "out", "--suffix", ".mp4"), 2, str(Path("out/in.mp4"))),
             (("other.mkv", "in.mkv", "in.mkv"), 2, "folder"),
             (("in.mkv", "in.mkv", "--overwrite"), 2, "also an INPUT"),
             (("other.mkv", "more/in.mkv", ".", "--suffix", ".mkv", "--overwrite"), 2, "also an INPUT"),

@@ -324,7 +324,10 @@ def test_forked_child_gets_a_closed_encoder_if_no_frame_was_written(tmp_path: Pa
     [
         EXACT,
         EXACT | {"settings": with_overrides(EncoderSettings(), mode="write")},
-        EXACT | {"settings": with_overrides(EncoderSettings(), mode="staged")},
+        pytest.param(
+            EXACT | {"settings": with_overrides(EncoderSettings(), mode="staged")},
+            marks=pytest.mark.linux("modes that map or give away pages"),
+        ),
         EXACT | {"vflip": True},
         EXACT | {"settings": with_overrides(EncoderSettings(), convert="ffmpeg")},
     ],
@@ -529,7 +532,10 @@ BAD = [
     ("yuv420p", np.zeros((H, W, 3), np.uint8), "and output_pixel_format='yuv420p'$"),
     ("yuv420p", np.zeros((W, H * 3 // 2), np.uint8), r"not \(64, 72\)"),
     ("rgb24", np.zeros((H, W, 3), np.float32), r"value_range=.* or \(-1\.0, 1\.0\)"),
-    ("rgb24", np.zeros((H, W, 3), np.longdouble), r"0 to 255.*\.astype\(np\.uint8\)$"),
+    pytest.param(
+        *("rgb24", np.zeros((H, W, 3), np.longdouble), r"0 to 255.*\.astype\(np\.uint8\)$"),
+        marks=pytest.mark.linux("a long double of more than 64 bits"),
+    ),
     ("rgb24", Tensor(np.zeros((H, W, 3), bool)), r"\.to\(torch\.uint8\)"),
     ("rgb24", np.zeros((H, W, 3), bool), r"frame\.astype\(np\.uint8\) \* 255"),
     ("rgb24", np.zeros((H, W, 3), np.int8), r"frame\.astype\(np\.uint8\) if its values are from 0 to 255"),

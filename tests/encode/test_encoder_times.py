@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from support.cases import a_few, ffmpegs
+from support.cases import a_few, ffmpegs, needs
 from support.media import ffmpeg
 
 import penstock
@@ -50,6 +50,7 @@ def program(request):
 )
 def test_last_frame_lasts_as_long_as_the_frame_before(tmp_path, program, name, codec, times_s):
     """Also where the last frame that is decoded isn't the last one that is shown."""
+    needs(program, codec)
     settings = EncoderSettings(ffmpeg=program)
     path = tmp_path / name
     with penstock.Encoder(path, size=(64, 64), fps=None, codec=codec, settings=settings) as encoder:

@@ -187,7 +187,7 @@ def test_program_can_end_with_an_open_reader(state: str) -> None:
     reader, writer = os.pipe()
     stream = penstock.Reader(reader, frame_bytes=4)
     {state}
-    while not are_asleep(lambda: threads() - {{os.getpid()}}): pass
+    while not are_asleep(lambda: threads() - {{threading.get_native_id()}}): pass
     print("ending")
     """
     assert succeeded(run_script(code)) == b"ending\n"

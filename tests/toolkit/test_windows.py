@@ -102,6 +102,7 @@ def test_a_url_of_a_file_on_a_drive_is_its_path(url: str) -> None:
 
 def test_a_path_in_a_command_is_one_word_of_the_systems_shell() -> None:
     assert shell_word(r"C:\my clips\a&b.mp4", platform="win32") == r'"C:\my clips\a&b.mp4"'
+    assert shell_word(r"C:\clips\a.mp4", platform="win32") == r"C:\clips\a.mp4"
     assert shell_word("/my clips/a.mp4", platform="linux") == "'/my clips/a.mp4'"
 
 

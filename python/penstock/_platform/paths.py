@@ -10,6 +10,9 @@ import sys
 # "Naming Files, Paths, and Namespaces". NUL alone is a place that somebody may mean.
 _DEVICE = re.compile(r"(?:con|prn|aux|com\d|lpt\d|nul(?= *\.)) *(?:\.|$)", re.IGNORECASE)
 
+# What no shell of Windows takes for more than letters.
+_PLAIN_WORD = re.compile(r"[\w.:/\\=+-]+")
+
 
 def check_path(path: str, *, platform: str = sys.platform) -> None:
     """Raises a ValueError for a path that Windows takes for a device or a stream inside of a file.
@@ -30,7 +33,9 @@ def check_path(path: str, *, platform: str = sys.platform) -> None:
 
 def shell_word(text: str, *, platform: str = sys.platform) -> str:
     """The text as one word of a command, for people. Windows' shells know no single quotes, and its names no double."""
-    return f'"{text}"' if platform == "win32" else shlex.quote(text)
+    if platform != "win32":
+        return shlex.quote(text)
+    return text if _PLAIN_WORD.fullmatch(text) else f'"{text}"'
 
 
 def with_slashes(path: str, *, platform: str = sys.platform) -> str:

@@ -187,7 +187,7 @@ def path_of_standard_input() -> str:
 
 def named(name: Source) -> Source | int:
     """A descriptor, if the system has no file of that name that leads to it."""
-    return 0 if name == _STDIN else name
+    return 0 if isinstance(name, str) and name == _STDIN else name
 
 
 def for_libav(fd: int) -> FileIO:
