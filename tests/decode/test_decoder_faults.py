@@ -849,6 +849,7 @@ def test_a_read_that_is_late_after_a_cancelled_wait_loses_no_frame(monkeypatch: 
     assert asyncio.run(indices()) == list(range(600))
 
 
+@pytest.mark.linux("the time that another program has used, for which Wine tells our own")
 def test_stopped_ffmpeg_raises_in_asyncio_while_the_loop_runs() -> None:
     async def use() -> int:
         beats = 0
