@@ -96,7 +96,7 @@ def run_without_shell(code: str) -> None:
         commands = [shlex.split(part) for part in line.split("|")]
         if commands[0][0] == "mkdir":
             Path(commands[0][1]).mkdir()
-        elif any(name not in programs for name, *_ in commands):
+        if any(name not in programs for name, *_ in commands):
             continue
         source: int | IO[bytes] | None = subprocess.DEVNULL
         started = []
