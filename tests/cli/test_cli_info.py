@@ -63,8 +63,11 @@ def test_info_json_matches_the_machine() -> None:
     for level, applied in tried.items():
         granted = applied.priority == level
         assert (levels[level]["nice"], levels[level]["granted"]) == (applied.nice, granted)
-    in_nodes = sum(node.memory_bytes or 0 for node in topology.numa_nodes)
-    assert found["memory_bytes"] == pytest.approx(in_nodes, rel=0.01)
+    if sys.platform == "win32":
+        memory_bytes = sum(node.memory_bytes or 0 for node in topology.numa_nodes)
+    else:  # a virtual machine's nodes may count less, while memory is plugged into it
+        memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert found["memory_bytes"] == pytest.approx(memory_bytes, rel=0.01)
     assert set(found["gl"]) == {"renderer", "vendor", "version", "error"}
     assert (found["gl"]["renderer"] is None) == (found["gl"]["error"] is not None)
 
