@@ -20,6 +20,8 @@ from support.media import ffmpeg
 
 from penstock import Decoder, DecoderError, FFmpegWarning, probe, read_video
 from penstock._decoding.open_video import OpenVideo
+from penstock._ffmpeg.program.capabilities import version_numbers
+from penstock.video import find_ffmpeg
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*only returns the frames before:penstock.FFmpegWarning")
 # Beside the repository, or a worktree of it, on machines that have it.
@@ -360,8 +362,11 @@ def test_frames_of_mpeg_2_that_are_shown_again_last_longer(tmp_path: Path, every
     times = [int(count) / 30 for count in np.cumsum(durations) - durations]
     assert check(path, 24) == pytest.approx(times)
     with Decoder(path, filters="null") as decoder:
-        assert [frame.time_s for frame in decoder] == pytest.approx(times)
+        filtered = [frame.time_s for frame in decoder]
         rate = decoder.stream.frame_rate
+    # Of the last frame, FFmpeg 5.1 counts no field that is shown again.
+    known = len(times) - (version_numbers(find_ffmpeg()) < (7,))
+    assert len(filtered) == len(times) and filtered[:known] == pytest.approx(times[:known])
     assert (rate, decoder.stream.is_variable_frame_rate) == (30 / np.mean(durations), every > 1)
 
 

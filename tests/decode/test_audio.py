@@ -42,6 +42,8 @@ SOUNDS = ("audio_aac", "audio_pcm", "audio_flac_51", "audio_only", "audio_only_m
 FORMATS = {"uint8": "u8", "int16": "s16le", "int32": "s32le", "float32": "f32le", "float64": "f64le"}
 RATE = 48_000
 BY_PROGRAM = DecoderSettings(ffmpeg=find_ffmpeg())
+# Of AAC, the versions decode other samples, and 7.1 and older ones also some behind the end of MP4's edit list.
+NEWEST = ffmpegs()[-1]
 # No two pieces of it are alike.
 SWEEP = "aevalsrc='sin(2*PI*t*(200+60*t))|cos(330*t*t)':d=15:s=48000"
 
@@ -49,7 +51,7 @@ SWEEP = "aevalsrc='sin(2*PI*t*(200+60*t))|cos(330*t*t)':d=15:s=48000"
 def raw(path: Path, channels: int, dtype: str = "float32", *options: str) -> np.ndarray:
     """All samples as FFmpeg's own raw output has them."""
     arguments = ("-i", f"file:{path}", "-vn", *options, "-f", FORMATS[dtype], "pipe:1")
-    made = ffmpeg(*arguments, program=find_ffmpeg())  # of AAC, the versions decode other samples
+    made = ffmpeg(*arguments, program=NEWEST)
     return np.frombuffer(made, np.dtype(dtype)).reshape(-1, channels)
 
 
@@ -94,7 +96,7 @@ def sweep(folder: Path, ending: str) -> tuple[Path, np.ndarray]:
 
 def first_s(path: Path) -> float:
     """The time of FFmpeg's first sample. In Matroska, before version 8, it may be one by which the decoder begins."""
-    command = [find_ffmpeg(), "-nostdin", "-copyts", "-i", path, "-map", "0:a:0", "-af", "ashowinfo"]
+    command = [NEWEST, "-nostdin", "-copyts", "-i", path, "-map", "0:a:0", "-af", "ashowinfo"]
     done = subprocess.run([*command, "-f", "null", "-"], capture_output=True, text=True, check=True)
     first = re.search(r"pts_time: *(\S+)", done.stderr)
     assert first is not None
