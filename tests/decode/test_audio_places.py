@@ -27,7 +27,7 @@ from penstock._decoding import mixing, open_sound
 from penstock._decoding.options import SampleType
 from penstock._decoding.placed_sound import PlacedSound
 from penstock._facts.opening import decode
-from penstock.video import DecoderSettings
+from penstock.video import DecoderSettings, find_ffmpeg
 
 SECONDS, RATE = 6, 44_100
 # No two pieces of it are alike.
@@ -144,6 +144,16 @@ def test_a_window_is_not_padded_if_that_is_not_wanted(folder: Path) -> None:
         assert np.array_equal(at_end, samples[-len(at_end) :]) and len(at_end) == round(0.1 * rate)
         assert after.shape == (0, 2)
         assert audio.windows([], 1).shape == (0, rate, 2)
+
+
+@pytest.mark.parametrize("start_s", [1e305, 1e30, -1e305])
+def test_a_time_that_no_file_reaches_is_outside_of_the_audio(start_s: float) -> None:
+    with AudioDecoder(clip("audio_aac")) as audio:
+        assert audio.window(start_s, 0.1, pad=False).shape == (0, audio.channels)
+        assert not audio.window(start_s, 0.1).any()
+    for settings in (DecoderSettings(), DecoderSettings(ffmpeg=find_ffmpeg())):
+        with AudioDecoder(clip("audio_aac"), start=abs(start_s), settings=settings) as audio:
+            assert not len(audio.read_all())
 
 
 def test_a_gap_is_silent_in_a_window(tmp_path: Path) -> None:

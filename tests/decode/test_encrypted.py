@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support import media
+from support.cases import ffmpegs
 from support.real_files import real_file
 
 from penstock import AudioDecoder, Decoder, Encoder, FFmpegWarning, probe
@@ -15,6 +16,7 @@ from penstock._facts.opening import decode, demux, open_stream
 from penstock._facts.source import Source
 from penstock.errors import DecoderError
 from penstock.rendering import plan_video
+from penstock.video import DecoderSettings
 
 _KEY = "76a6c65c5ea762046bd749a2e632ccbb"
 _ENCRYPTION = ("-encryption_scheme", "cenc-aes-ctr", "-encryption_key", _KEY, "-encryption_kid", "a7" * 16)
@@ -85,9 +87,11 @@ def test_a_decoder_with_the_key_returns_the_frames(clear: Path, encrypted: Path,
 
 
 def test_audio_with_the_key_is_the_same(clear: Path, encrypted: Path) -> None:
+    # Older ones return padding after the end of AAC, and round its samples otherwise.
+    newest = DecoderSettings(ffmpeg=ffmpegs()[-1])
     given, right = {"decryption_key": _KEY}, AudioDecoder(clear).read_all()
-    assert np.array_equal(AudioDecoder(encrypted, input_options=given).read_all(), right)
-    with Decoder(encrypted, input_options=given) as decoder:
+    assert np.array_equal(AudioDecoder(encrypted, input_options=given, settings=newest).read_all(), right)
+    with Decoder(encrypted, input_options=given, settings=newest) as decoder:
         assert np.array_equal(decoder.audio().read_all(), right)
 
 

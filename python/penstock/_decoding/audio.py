@@ -42,6 +42,9 @@ from penstock.errors import DecoderError
 if TYPE_CHECKING:
     from penstock._common.reports import DecoderEngine
 
+# More than any file has. A time may be any finite number, of which libav's 64 bits hold few.
+_MOST_SAMPLES = 1 << 62
+
 
 class AudioDecoder(DecoderBase):
     """Reads an audio track as NumPy arrays: blocks of samples × channels in order, or windows at any time.
@@ -298,7 +301,8 @@ class AudioDecoder(DecoderBase):
 
     def _place(self, time_s: float) -> int:
         """How many samples come between the first one of the audio and a time."""
-        return round(exact(time_s) * self.sample_rate) - self._zero_place
+        place = round(exact(time_s) * self.sample_rate) - self._zero_place
+        return max(-_MOST_SAMPLES, min(place, _MOST_SAMPLES))
 
     def _part(self, options: AudioDecodeOptions) -> tuple[int, int | None]:
         """The places of a part, as `SoundEngine` takes them."""

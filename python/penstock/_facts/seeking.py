@@ -25,6 +25,8 @@ _MOST_ROUNDED_S = Fraction(1, 1000)
 _LAST_PACKET_S = 0.1
 # Seconds, of which no pause has so many. FFmpeg would take a pause of 10 s or more out of the times.
 _ANY_PAUSE = "1000000000"
+# Chosen: a century, after which nothing begins. FFmpeg counts microseconds in 64 bits.
+_MOST_S = 2.0**32
 
 
 def seek_arguments(
@@ -81,7 +83,7 @@ def _place(seek_s: float | None) -> list[str]:
     if seek_s is None:
         return []
     # By the file's timestamps: FFmpeg and libav may differ on which is the first.
-    return ["-seek_timestamp", "1", "-noaccurate_seek", "-ss", format_seconds(seek_s)]
+    return ["-seek_timestamp", "1", "-noaccurate_seek", "-ss", format_seconds(min(seek_s, _MOST_S))]
 
 
 def _times_restart(source: str, media: MediaInfo, audio: MediaInfo.Audio) -> bool:
