@@ -23,12 +23,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.cases import a_few, eventually
+from support.cases import a_few, eventually, ffmpegs
 from support.clips import ALPHA_CLIPS, VIDEOS, clip
 from support.media import ffmpeg
 from support.this_process import libav_threads, open_fds
 
-from penstock import ClosedError, Decoder, DecoderError, FFmpegWarning
+from penstock import ClosedError, Decoder, DecoderError, FFmpegWarning, read_video, write_video
 from penstock._decoding.open_video import OpenVideo
 from penstock._decoding.video_frame import VideoFrame
 from penstock.video import DecoderSettings
@@ -560,6 +560,17 @@ def test_threads_change_no_frame(threads: int) -> None:
         assert ("one thread" in few.engine.reason) == (threads == 1)
         assert same(few[250], many[250]) and same(few[3], many[3])
         assert same(next(few), next(many))
+
+
+@pytest.mark.parametrize("program", [None, *ffmpegs()])
+def test_threads_change_no_frame_of_theora(tmp_path: Path, program: str | None) -> None:
+    path = tmp_path / "a.ogv"
+    blocks = np.random.default_rng(1).integers(0, 256, (6, 30, 40, 1), np.uint8)
+    write_video(path, np.kron(blocks, np.ones((1, 8, 8, 3), np.uint8)), 25)
+    right = read_video(path, settings=DecoderSettings(threads=1))
+    # FFmpeg itself makes other pictures in one of four runs with 16 threads.
+    for _ in range(16):
+        assert np.array_equal(read_video(path, settings=DecoderSettings(ffmpeg=program, threads=16)), right)
 
 
 @pytest.mark.parametrize(("cut", "whole"), [("cut_mkv", "h264_mkv"), ("cut_mp4", "h264")])

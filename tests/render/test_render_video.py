@@ -440,7 +440,9 @@ def test_a_mapped_video_keeps_the_tags_and_chapters_that_like_keeps(
 ) -> None:
     source, output = tmp_path / f"source.{suffix}", tmp_path / f"mapped.{suffix}"
     tags = {"title": "Waves", "artist": "Ada"}
-    tone = penstock.video.AudioTrack(8000, 1) if has_sound else None
+    # Of AAC in Matroska, FFmpeg 5.1 has the picture begin later.
+    codec = "flac" if suffix == "mkv" else "aac"
+    tone = penstock.video.AudioTrack(8000, 1, codec=codec) if has_sound else None
     with penstock.Encoder(source, fps=10, audio=tone, metadata=tags, chapters=CHAPTERS) as encoder:
         for _ in range(8):
             encoder.write(np.zeros((48, 64, 3), np.uint8))

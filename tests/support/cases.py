@@ -88,6 +88,12 @@ def allowed(name: str) -> str:
     return re.sub(r"[*:<>\n]", "", name) if sys.platform == "win32" else name
 
 
+def needs_the_end_of_edits(ffmpeg: str) -> None:
+    """Skips the test if this FFmpeg returns AAC behind the end of MP4's edit list, as 7.1 and older ones do."""
+    if capabilities.version_numbers(ffmpeg) < (8,):
+        pytest.skip("this FFmpeg returns AAC behind the end of MP4's edit list")
+
+
 def needs(ffmpeg: str, *codecs: str) -> None:
     """Skips the test if this FFmpeg lacks one of the encoders."""
     if missing := set(codecs) - set(capabilities.encoders(ffmpeg)):

@@ -15,6 +15,7 @@ from penstock._ffmpeg.program import capabilities
 from penstock._ffmpeg.program.child import ProgramError, run
 from penstock._ffmpeg.program.messages import listing_arguments
 from penstock._ffmpeg.program.sandbox import Sandbox
+from penstock._formats import codecs
 
 if TYPE_CHECKING:
     from penstock._decoding.options import DecodeOptions
@@ -34,6 +35,7 @@ def reading_arguments(
     """FFmpeg's arguments that read the stream, and the filters that drop what is before ``start``."""
     source, media, video = track.source, track.media, track.video
     seek, trim = seek_arguments(options.start, source, media, video, end=options.end, keyframe_s=keyframe_s)
+    threads = options.settings.threads if codecs.known(video.codec).may_thread else 1
     is_raw, start = has_no_times(media.container), round(Fraction(video.start_s or 0.0) / video.time_base)
     is_late = is_raw and (video.is_variable_frame_rate or not options.filters)
     if (usual := rate or video.frame_rate) and (rate or is_late):
@@ -51,7 +53,7 @@ def reading_arguments(
         *("-copyts", "-noautorotate", *uncropped, "-flags", "unaligned"),
         *seek,
         *(() if decoder is None else (f"-c:{video.index}", decoder)),
-        *(() if options.settings.threads is None else ("-threads", str(options.settings.threads))),
+        *(() if threads is None else ("-threads", str(threads))),
         *endpoints.confining_arguments(source, () if options.follow_playlists else (media.container,)),
         *option_arguments(
             {name: value for name, value in options.given_input.items() if name not in _AUTOROTATION}
