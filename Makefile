@@ -148,7 +148,7 @@ sanitize:
 	RUSTFLAGS="$$RUSTFLAGS -Zsanitizer=address" ASAN_OPTIONS="detect_leaks=1:$$ASAN_OPTIONS" \
 		CARGO_PROFILE_DEV_OPT_LEVEL=1 cargo +nightly test --quiet $(SANITIZED_CRATES:%=--package %) \
 		--lib --test=all --target $(HOST) --target-dir target/sanitize -- --skip examples:: --skip take_neither_memory $(ARGS)
-	MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-permissive-provenance" cargo +nightly miri test --quiet \
+	PROPTEST_CASES=16 MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-permissive-provenance" cargo +nightly miri test --quiet \
 		--package penstock-core --package penstock-frames --lib --target-dir target/miri -- \
 		memory:: sync:: float_frame:: parts:: strided:: $(ARGS)
 

@@ -150,6 +150,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "long: other tests read such memory")]
     fn a_conversion_in_strips_is_that_of_the_whole_samples() {
         const WIDTH: usize = 2000; // 42 rows a strip
         for (height, is_flipped) in [(1, false), (42, true), (43, false), (101, false), (102, true)] {

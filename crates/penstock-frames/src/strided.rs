@@ -451,6 +451,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "long: other tests read such memory")]
     fn pixels_long_enough_for_vectors_come_out_as_they_look() {
         let orders = [1, -1].map(|pixels| [1, -1].map(|channels| (pixels, channels)));
         let shapes = [(3, 3), (4, 3), (4, 4), (4, 2), (1, 1)];
@@ -480,6 +481,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "long: other tests read such memory")]
     fn planes_come_out_as_pixels() {
         for (item_bytes, channels, width) in [1usize, 2, 4]
             .into_iter()
