@@ -258,8 +258,8 @@ class DecoderSettings(_Settings):
         ffmpeg: path or name of the program; None finds one if it's needed (see `penstock.video.find_ffmpeg`).
         ffmpeg_policy: priority and CPUs of all of the program's threads.
         threads: number of threads that decode, in libav or in the program. None is one per CPU, or per CPU of a
-            container's quota, at most 16 in libav, which decodes audio with one. Theora is always decoded with one. libav
-            holds a decoded frame in memory for each. Use fewer if several processes decode at once.
+            container's quota, at most 16 in libav, which decodes audio with one. Theora is always decoded with one.
+            libav holds a decoded frame in memory for each. Use fewer if several processes decode at once.
         conversion_threads: number of native threads that convert pixels after libav, 0 to 16. All decoders of a process
             share them. None is 2, or 0 if the process may use one CPU only. With 0, the thread that reads converts.
         stall_timeout: seconds without a sign of life from that process (no frame, no CPU time used) until a waiting
