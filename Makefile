@@ -143,6 +143,7 @@ soak: $(READY)-test $(READY)-native
 # ARGS are those of the tests: ARGS="relay::"
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 SANITIZED_CRATES := penstock-core penstock-cpu penstock-frames penstock-pipeline
+# Guessed: 16 examples of each property, for Miri is some hundred times slower.
 sanitize:
 	@scripts/setup sanitize
 	RUSTFLAGS="$$RUSTFLAGS -Zsanitizer=address" ASAN_OPTIONS="detect_leaks=1:$$ASAN_OPTIONS" \
