@@ -246,7 +246,7 @@ def input_of(track: Track, options: DecodeOptions, decoder: str | None) -> Video
         index=track.video.index,
         decoder=decoder,
         is_strict=not options.conceal_errors,
-        threads=options.settings.threads if codecs.known(track.video.codec).may_thread else 1,
+        threads=codecs.known(track.video.codec).right_threads or options.settings.threads,
         stall_timeout=_stall_timeout(track.source, options),
     )
 

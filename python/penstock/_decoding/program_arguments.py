@@ -35,7 +35,7 @@ def reading_arguments(
     """FFmpeg's arguments that read the stream, and the filters that drop what is before ``start``."""
     source, media, video = track.source, track.media, track.video
     seek, trim = seek_arguments(options.start, source, media, video, end=options.end, keyframe_s=keyframe_s)
-    threads = options.settings.threads if codecs.known(video.codec).may_thread else 1
+    threads, right_threads = options.settings.threads, codecs.known(video.codec).right_threads
     is_raw, start = has_no_times(media.container), round(Fraction(video.start_s or 0.0) / video.time_base)
     is_late = is_raw and (video.is_variable_frame_rate or not options.filters)
     if (usual := rate or video.frame_rate) and (rate or is_late):
@@ -58,6 +58,8 @@ def reading_arguments(
         *option_arguments(
             {name: value for name, value in options.given_input.items() if name not in _AUTOROTATION}
         ),
+        # FFmpeg takes the last of two.
+        *(() if right_threads is None else ("-threads", str(right_threads))),
         *read_arguments(source, media.container),
         *("-map", _map(media, video)),
         *("-an", "-sn", "-dn"),

@@ -32,8 +32,8 @@ class Codec(NamedTuple):
     # In this profile, the samples of a packet depend on the one before it, and on no other. AAC has neither
     # prediction nor SBR then.
     alone_profile: str | None = None
-    # FFmpeg's decoder with several threads makes the same pictures as with one.
-    may_thread: bool = True
+    # The only number of threads with which FFmpeg's decoder makes the same pictures each time.
+    right_threads: int | None = None
     may_cut_fields: bool = False  # libav doesn't mark a picture whose second field was cut off.
     # The largest packet that libav takes for a picture that isn't coded (MAX_NVOP_SIZE in libavcodec/mpeg4video.h).
     # Xvid and DivX write one for a delayed frame.
@@ -100,7 +100,7 @@ _CODECS = {
     "tiff": Codec(is_lenient=True),
     **dict.fromkeys(("dirac", "smc"), Codec(may_seek=False)),
     # findings/theora-by-threads-is-wrong.sh; VP3 and VP4 have the same decoder.
-    **dict.fromkeys(("theora", "vp3", "vp4"), Codec(may_thread=False)),
+    **dict.fromkeys(("theora", "vp3", "vp4"), Codec(right_threads=1)),
     "aac": Codec(is_soon_right=True, alone_profile="LC"),
     **dict.fromkeys(("mp2", "mp3", "vorbis"), Codec(is_soon_right=True)),
     **dict.fromkeys(("ac3", "eac3"), Codec(is_soon_right=True, adds_noise=True)),
