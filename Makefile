@@ -41,7 +41,7 @@ help:
 	@echo "make bench-capture  pictures of OpenGL into a video; ARGS=\"--quick\" for half a minute"
 	@echo "make bench-sound  sound and frames from memory into files; ARGS=\"--quick\" for a minute"
 	@echo "make bench-machines  the hot paths as on other machines: one core, 512 MB, old kernels; ARGS=\"--quick\""
-	@echo "make bench-all    all of them, with records: 82 minutes; ARGS=\"--quick\" for a look"
+	@echo "make bench-all    all of them, with records: 105 minutes; ARGS=\"--quick\" for a look"
 	@echo "make bench-compare BASE=HEAD~1  the hot paths of a commit against those of this tree, in turn: 4 minutes"
 	@echo "make bench-report  the kept records as pictures, in build/bench-report; ARGS=\"mine.json\" for your own"
 	@echo "make wheel-windows  a wheel for Windows in dist, whose first video is made by Wine (as root on Debian 12)"
