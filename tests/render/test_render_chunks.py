@@ -21,7 +21,7 @@ from support.renders import FAST, SIZE, SLOW, chunks, count, is_whole, scene, se
 import penstock
 from penstock.errors import EncoderError, RenderError
 from penstock.rendering import Plan, assemble, plan, render_chunk
-from penstock.rendering.storage import storage_of
+from penstock.rendering.storage import locked, storage_of
 from penstock.video import find_ffmpeg
 
 
@@ -147,6 +147,18 @@ def test_concurrent_render_of_the_same_output_is_refused(tmp_path: Path) -> None
     penstock.render(scene, **settings(tmp_path), progress=again)
     assert {f"another render is writing {tmp_path / 'video.mp4'}" in one for one in refusals} == {True}
     assert is_whole(tmp_path / "video.mp4")
+
+
+def test_output_is_locked_as_a_file_and_not_as_a_path(tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "a", tmp_path / "b"
+    folder.mkdir()
+    with locked(str(folder / "video.mp4")):
+        folder.rename(elsewhere)
+        folder.mkdir()  # as another container has it
+        with locked(str(folder / "video.mp4")):
+            pass
+        with pytest.raises(RenderError, match="another render"), locked(str(elsewhere / "video.mp4")):
+            pass
 
 
 @pytest.mark.linux("FIFOs")

@@ -17,13 +17,17 @@ from penstock.errors import RenderError
 
 @contextmanager
 def locked(output: str) -> Iterator[None]:
-    """Locks `output` for one render on this machine while the block runs.
+    """Locks `output` for one render on this machine while the block runs, by whatever path it is reached.
 
     Raises:
         RenderError: another render has the lock.
+        OSError: its folder isn't there.
     """
-    path = os.path.normcase(os.path.realpath(output))
-    with held_name(f"penstock-render-{hashlib.sha256(os.fsencode(path)).hexdigest()}") as is_free:
+    path = Path(os.path.realpath(output))
+    # Containers and chroots with one network see each other's names, and may have other files at the same path.
+    folder, name = path.parent.stat(), os.path.normcase(path.name)
+    identity = os.fsencode(f"{folder.st_dev} {folder.st_ino} {name}")
+    with held_name(f"penstock-render-{hashlib.sha256(identity).hexdigest()}") as is_free:
         if not is_free:
             raise RenderError(f"another render is writing {output}. Wait for its end")
         yield
