@@ -1,6 +1,6 @@
 """One video by several workers: what processes and Ray gain, and what chunks and the join cost.
 
-By default: all jobs, 5 rounds; a quarter of an hour, and 7 GB of shared memory. A render that loses a frame
+By default: all jobs, 5 rounds; 18 minutes, and 7 GB of shared memory. A render that loses a frame
 is an error and has no speed; the exit status is then 1.
 
 Each method is a function of a task and a run: it sets the run's figures, and checks the frames. Its process is its own,

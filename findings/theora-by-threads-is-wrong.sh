@@ -3,7 +3,7 @@
 # to the next. Nothing is said, and the exit status is 0. Of moving test pictures all runs agreed, and with one thread those
 # of any.
 #
-# Penstock decodes Theora, VP3 and VP4, which have one decoder, with one thread (`may_thread` in `_formats/codecs.py`).
+# Penstock decodes Theora, VP3 and VP4, which have one decoder, with one thread (`right_threads` in `_formats/codecs.py`).
 #
 # Seen with FFmpeg 5.1, 7.1 and 9.0.2, and with libav in PyAV 18.1 and 19.0, where 12 to 29 of 60 and 71 of
 # 200 runs with 16 threads were wrong.

@@ -4,7 +4,7 @@ The clock runs from before the method is started until it has given its last fra
 every method and for the bound. Each frame is sampled while the clock runs, at pixels of rows all over it, so that a
 frame counts only if it is there. The samples are compared afterwards.
 
-By default: all jobs, every method that is installed, 5 rounds; a quarter of an hour. The files are made first, which
+By default: all jobs, every method that is installed, 5 rounds; 38 minutes. The files are made first, which
 takes some minutes the first time: they are kept in build/bench-decode. The last table has the goals, and which of them
 were missed. Every option that selects what to run also narrows --quick. A method that loses a frame, or shows another
 one or other colors, is an error and has no speed; the exit status is then 1.
