@@ -8,7 +8,6 @@ README.md and docs/ instead.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -132,6 +131,8 @@ def _render(template: str, **values: Any) -> str:
     environment.filters |= {
         "short": short,
         "times": lambda ratio: f"{ratio:.2f}×",
+        # Shorter than 0.015625.
+        "power_of_two": lambda ratio: f"{ratio:g} ×" if ratio >= 1 else f"1/{1 / ratio:g} ×",
         "described": describe,
         # Markdown ends a figure at an empty line.
         "one_line": lambda html: Markup(" ".join(html.split())),
@@ -141,11 +142,13 @@ def _render(template: str, **values: Any) -> str:
 
 def speed(kept: dict[str, dict[str, Any]], theme: dict[str, str]) -> str:
     """Bars of the slowest of each line's ratios, with Penstock at 1, on a scale of factors of two, as SVG."""
+    bars = figures.bars(kept)
+    axis = RatioAxis(min(bar.ratios) for bar in bars)
     return _render(
         "speed.svg",
-        bars=figures.bars(kept),
-        ticks=[2**power for power in range(-4, 4)],
-        place=lambda ratio: round(680 + 45 * math.log2(ratio), 1),
+        bars=bars,
+        ticks=axis.ticks,
+        place=lambda ratio: round(490 + 3 * axis.place(ratio), 1),
         plain=lambda text: text.replace("`", "").replace("*", ""),
         span=figures.span,
         theme=theme,
