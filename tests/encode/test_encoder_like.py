@@ -113,6 +113,15 @@ def test_header_tells_the_rate_of_a_source_that_begins_late(tmp_path: Path, rate
         assert written.streams.video[0].start_time == 500
 
 
+@pytest.mark.parametrize(("filters", "rate"), [("hflip", 25), ("yadif=mode=1", 50), ("fps=10", 10)])
+def test_header_tells_the_rate_that_filters_make(tmp_path: Path, filters: str, rate: int) -> None:
+    source = made(tmp_path / "a.mp4", "-i", "testsrc2=64x48:rate=25:duration=0.8")
+    changed(source, tmp_path / "b.mkv", decoder={"filters": filters})
+    with av.open(tmp_path / "b.mkv") as written:
+        assert written.streams.video[0].average_rate == rate
+    assert probe(tmp_path / "b.mkv").video[0].frame_rate == rate
+
+
 def test_unknown_argument_names_the_one_that_was_meant(tmp_path: Path, varying: Path) -> None:
     with Decoder(varying) as frames, pytest.raises(TypeError, match="'crf'"):
         Encoder.like(frames, tmp_path / "a.mp4", crff=20)  # type: ignore[call-arg]

@@ -18,7 +18,7 @@ from penstock._decoding.framing import Delivery, Framing, chroma_steps
 from penstock._decoding.options import DecodeOptions
 from penstock._decoding.planes import blank_rows
 from penstock._decoding.program_arguments import (
-    first_size,
+    first_picture,
     reading_arguments,
     sample_picture,
     uncropped_arguments,
@@ -92,6 +92,7 @@ class DecodePlan:
         decoder: name of FFmpeg's decoder; None leaves the choice to FFmpeg.
         keyframe_s: as for `seek_arguments`.
         rate: `FileChecks.even_rate`.
+        filtered_rate: the rate that FFmpeg tells of frames that the caller's filters make; None if it wasn't asked.
         uncropped: FFmpeg's arguments for pictures as their codec has them, where the container crops them.
         colors: of frames that are YUV; None for others, and if an argument of the caller may change them.
         is_reframed: whether `filters` crop the picture, or scale it to another shape.
@@ -109,6 +110,7 @@ class DecodePlan:
     decoder: str | None = None
     keyframe_s: float | None = None
     rate: Fraction | None = None
+    filtered_rate: Fraction | None = None
     uncropped: tuple[str, ...] = ()
     colors: VideoColors | None = None
     is_reframed: bool = False
@@ -190,6 +192,7 @@ def plan_decode(
         # After a seek, the decoder would make other pictures.
         keyframe_s = None
     own_size, turns = (video.width, video.height), _rotation_filters(video, options)
+    filtered_rate = None
     if options.keeps_stored_orientation:
         own_size = video.stored_width, video.stored_height
     if options.size is not None and (not isinstance(options.size, tuple | list) or len(options.size) != 2):
@@ -210,7 +213,8 @@ def plan_decode(
             reading, trim = sample_picture(video), []
         filtered = ("-v", "error", *reading, "-filter:v", ",".join([*trim, *turns, options.filters]))
         # If the filters fail, FFmpeg says why when it runs for all frames.
-        own_size = first_size((program, *filtered), sandbox) or own_size
+        if (picture := first_picture((program, *filtered), sandbox)) is not None:
+            own_size, filtered_rate = picture
     framing = Framing.of(own_size, options)
     width, height = framing.scaled
     layout = _layout(program, name, *framing.made)
@@ -248,6 +252,7 @@ def plan_decode(
         *(layout, delivered, conversion, converted_by, turns, filters, options, track, decoder),
         keyframe_s=keyframe_s,
         rate=rate,
+        filtered_rate=filtered_rate,
         uncropped=uncropped,
         colors=None if is_recolored else yuv_colors(video, layout.pixel_format),
         is_reframed=not framing.is_plain,

@@ -13,7 +13,7 @@ from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.arguments import option_arguments, read_arguments
 from penstock._ffmpeg.program import capabilities
 from penstock._ffmpeg.program.child import ProgramError, run
-from penstock._ffmpeg.program.messages import listing_arguments
+from penstock._ffmpeg.program.messages import framecrc_unit_s, listing_arguments
 from penstock._ffmpeg.program.sandbox import Sandbox
 from penstock._formats import codecs
 
@@ -82,15 +82,24 @@ def uncropped_arguments(program: str) -> tuple[str, ...]:
     return ("-apply_cropping", "codec") if capabilities.crops_by_container(program) else ()
 
 
-def first_size(arguments: Sequence[str], sandbox: Sandbox | None) -> tuple[int, int] | None:
-    """Width and height of the first frame that FFmpeg writes with these arguments; None if it writes none."""
+def first_picture(
+    arguments: Sequence[str], sandbox: Sandbox | None
+) -> tuple[tuple[int, int], Fraction | None] | None:
+    """Width and height of the first frame that FFmpeg writes with these arguments, and the rate that it tells.
+
+    None if it writes none.
+    """
     output = ("-frames:v", "1", *listing_arguments())
     try:
-        printed = run((*arguments, *output), None, check=False, sandbox=sandbox).text
+        printed = bytes(run((*arguments, *output), None, check=False, sandbox=sandbox).stdout)
     except ProgramError:
         return None
-    size = re.search(r"^#dimensions 0: (\d+)x(\d+)$", printed, re.MULTILINE)
-    return (int(size[1]), int(size[2])) if size else None
+    size = re.search(rb"^#dimensions 0: (\d+)x(\d+)$", printed, re.MULTILINE)
+    if size is None:
+        return None
+    # FFmpeg counts times of raw frames in their duration.
+    unit_s = next(filter(None, map(framecrc_unit_s, printed.splitlines())), None)
+    return (int(size[1]), int(size[2])), unit_s and 1 / unit_s
 
 
 def sample_picture(video: MediaInfo.Video) -> list[str]:

@@ -197,7 +197,8 @@ def arguments_like_file(
     rate_given, has_sound = "fps" in arguments, bool(found.get("audio"))
     arguments = {**found, **arguments}
     if arguments["fps"] is None and not video.is_variable_frame_rate:
-        arguments["nominal_fps"] = video.frame_rate
+        filtered_rate = None if decoder is None else decoder._plan.filtered_rate
+        arguments["nominal_fps"] = filtered_rate or video.frame_rate
     return arguments, FrameTimeCheck(
         lost=[LOST.format(what) for what in lost],
         is_like=True,
