@@ -44,7 +44,7 @@ def program(request):
 @pytest.mark.parametrize(
     "name, codec",
     [
-        *(("a.mp4", "libx264"), ("a.mp4", "libsvtav1"), ("a.mov", "prores_ks")),
+        *(("a.mp4", "libx264"), ("a.mp4", "libsvtav1"), ("a.mov", "prores_ks"), ("a.mov", "mjpeg")),
         *(("a.mkv", "libx264"), ("a.webm", "libvpx-vp9")),
     ],
 )

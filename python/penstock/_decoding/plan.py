@@ -58,6 +58,7 @@ from penstock._formats.pixel_formats import (
     of_channels,
     pixel_format_of,
     with_alpha_beside,
+    without_range,
 )
 from penstock._native import _Conversion
 from penstock.errors import DecoderError
@@ -218,7 +219,7 @@ def plan_decode(
     framing = Framing.of(own_size, options)
     width, height = framing.scaled
     layout = _layout(program, name, *framing.made)
-    own, stored = video.pixel_format or "", _without_range(video.pixel_format or "")
+    own, stored = video.pixel_format or "", canonical(without_range(video.pixel_format or ""))
     _check_framing(framing, own, layout)
     is_scaled = framing.is_scaled or framing.is_between_chroma(own)
     conversion_input = _conversion_input(stored, layout, options, is_scaled=is_scaled)
@@ -359,11 +360,6 @@ def _rotation_filters(video: MediaInfo.Video, options: DecodeOptions) -> tuple[s
         case 270, is_mirrored:
             return ("transpose=clock_flip" if is_mirrored else "transpose=cclock",)
     return (f"rotate={video.rotation}*PI/180",)
-
-
-def _without_range(pixel_format: str) -> str:
-    """The name of a pixel format without its range."""
-    return canonical(pixel_format.replace(_FULL_RANGE, "yuv"))
 
 
 def _conversion_input(stored: str, layout: FrameLayout, options: DecodeOptions, *, is_scaled: bool) -> str:

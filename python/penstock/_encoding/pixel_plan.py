@@ -14,7 +14,7 @@ from penstock._ffmpeg.command.pixel_formats import FrameLayout, frame_layout
 from penstock._ffmpeg.command.settings import Colors, native_conversion
 from penstock._ffmpeg.program import capabilities
 from penstock._formats.encoders import known
-from penstock._formats.pixel_formats import canonical, divides_evenly, has_alpha, has_palette
+from penstock._formats.pixel_formats import canonical, divides_evenly, has_alpha, has_palette, without_range
 from penstock._native import _Conversion
 
 # Encoders that need the same conversion have the same object: a fan-out does it once for all of them.
@@ -68,12 +68,13 @@ def pixels_of(request: Request, program: str, video: Video) -> Pixels:
     chosen, codec = video.output_pixel_format, video.codec
     named = None if chosen is None else jpeg_pixel_format(codec, chosen)
     if conversion is None:
-        fed = frame_layout(jpeg_pixel_format(codec, video.pixel_format), width, height, program)
+        fed = frame_layout(without_range(video.pixel_format), width, height, program)
         filters = conversion_filters(fed, named, video.colors, odd_size=request.odd_size, vflip=request.vflip)
         if has_palette(named) and named != video.pixel_format and known(codec).has_palettes:
             filters.append(PALETTE_FILTERS)
     else:
-        fed, filters = frame_layout(named or video.pixel_format, *conversion.output_size, program), []
+        fed = frame_layout(without_range(named or video.pixel_format), *conversion.output_size, program)
+        filters = []
     if known(codec).multiplies_alpha and has_alpha(named or video.pixel_format):
         filters += _kept_alpha(program)
     return Pixels(frames, fed, named, conversion, filters)

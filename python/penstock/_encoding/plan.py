@@ -49,7 +49,7 @@ from penstock._ffmpeg.command.settings import (
 )
 from penstock._ffmpeg.program import capabilities
 from penstock._formats.encoders import known as encoder_facts
-from penstock._formats.pixel_formats import has_alpha, is_gray, is_rgb
+from penstock._formats.pixel_formats import has_alpha, is_gray, is_rgb, without_range
 from penstock._native import _Conversion
 from penstock.errors import EncoderError
 
@@ -274,7 +274,7 @@ def _video(request: Request, destination: _Destination, size: tuple[int, int]) -
         codec,
         options,
         pixel_format,
-        asked and asked.replace("yuvj", "yuv"),
+        asked and without_range(asked),
         is_lossless=is_lossless,
         are_images=output.are_images,
     )

@@ -153,6 +153,11 @@ def has_v_first(pixel_format: str) -> bool:
     return pixel_format in ("nv21", "nv42")
 
 
+def without_range(pixel_format: str) -> str:
+    """The name of a pixel format without its range: yuv420p for yuvj420p."""
+    return pixel_format.replace("yuvj", "yuv")
+
+
 def as_jpeg(pixel_format: str) -> str:
     """The name of `pixel_format` for encoders of JPEG, which call yuv420p ``yuvj420p``."""
     is_yuv = pixel_format in ("yuv420p", "yuv422p", "yuv444p")

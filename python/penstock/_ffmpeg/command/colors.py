@@ -264,10 +264,7 @@ def _display(display: Colors.MasteringDisplay, *, whole: bool) -> str:
 
 
 def jpeg_pixel_format(codec: str, pixel_format: str) -> str:
-    """The name of `pixel_format` for `codec`: JPEG encoders call yuv420p ``yuvj420p``.
-
-    FFmpeg may convert frames that come with the other name.
-    """
+    """The name of `pixel_format` for `codec`: JPEG encoders call yuv420p ``yuvj420p``."""
     return as_jpeg(pixel_format) if encoders.codec_of(codec).is_jpeg else pixel_format
 
 
