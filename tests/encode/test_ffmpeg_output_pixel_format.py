@@ -6,6 +6,8 @@ import logging
 import re
 import subprocess
 import warnings
+from contextlib import nullcontext
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from support.media import needs_ffprobe, picture, probed
 
 from penstock import Decoder, Encoder, EncoderError, FFmpegWarning
 from penstock._encoding import output_pixel_format
-from penstock._encoding.output_pixel_format import output_format
+from penstock._encoding.output_pixel_format import closest, output_format
 from penstock._encoding.plan import plan
 from penstock._encoding.request import Request
 from penstock._ffmpeg.command.pixel_formats import frame_layout
@@ -285,6 +287,36 @@ def test_format_that_ffmpeg_9_lists_but_refuses_is_not_chosen(
     with pytest.warns(FFmpegWarning), Encoder(tmp_path / "v.mkv", **settings) as encoder:
         encoder.write(bytes(encoder.frame_bytes)).wait()
     assert encoder.close().frames_encoded == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "codec", "pixel_format", "warns"),
+    [("v.mkv", "ffv1", "ya16le", False), *(("v.jxl", "libjxl", f"gbr{a}pf32le", True) for a in ("", "a"))],
+)
+def test_format_that_ffmpeg_9_takes_but_makes_of_no_other_is_not_chosen(
+    tmp_path: Path, ffmpeg: str, name: str, codec: str, pixel_format: str, warns: bool
+) -> None:
+    needs(ffmpeg, codec)
+    with (
+        pytest.warns(FFmpegWarning, match="bits") if warns else nullcontext(),
+        Encoder(
+            tmp_path / name,
+            size=SIZE,
+            fps=30,
+            pixel_format=pixel_format,
+            codec=codec,
+            settings=EncoderSettings(ffmpeg=ffmpeg),
+        ) as encoder,
+    ):
+        encoder.write(bytes(encoder.frame_bytes)).wait()
+    assert encoder.close().frames_encoded == 1
+
+
+def test_half_floats_are_not_chosen_for_integers_of_16_bits() -> None:
+    gray, half, colors = map(pixel_format_of, ("ya16le", "yaf16le", "gbrap16le"))
+    assert gray is not None and half is not None and colors is not None
+    assert closest(gray, [half, colors]) == colors
+    assert closest(replace(gray, depth=8), [half, colors]) == half
 
 
 @pytest.mark.parametrize(

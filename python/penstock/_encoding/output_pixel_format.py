@@ -14,10 +14,13 @@ from penstock._ffmpeg.command.settings import Colors
 from penstock._ffmpeg.program import capabilities
 from penstock._formats import encoders
 from penstock._formats.pixel_formats import (
+    PIXEL_FORMATS,
     PLAYABLE,
     PLAYABLE_WITH_ALPHA,
     PixelFormat,
     has_palette,
+    in_native_order,
+    is_float,
     is_gray,
     is_rgb,
     pixel_format_of,
@@ -154,6 +157,10 @@ def _choose(
     ideal = source if keeps_samples else PLAYABLE_WITH_ALPHA if source.has_alpha else PLAYABLE
     fitting = _for_options(known, codec, options)
     chosen = closest(ideal, fitting)
+    if chosen.name != frames and in_native_order(chosen.name) not in PIXEL_FORMATS:
+        made = capabilities.made_pixel_formats(program)
+        fitting = [one for one in fitting if one.name in made] or fitting
+        chosen = closest(ideal, fitting)
     losses = _losses(codec, source, chosen, fitting, are_images=are_images)
     return OutputFormat(asked and chosen.name, tuple(losses))
 
@@ -201,11 +208,13 @@ def closest(ideal: PixelFormat, known: Iterable[PixelFormat]) -> PixelFormat:
     def distance(one: PixelFormat) -> tuple[object, ...]:
         columns, rows = one.subsampling
         ideal_columns, ideal_rows = ideal.subsampling
+        # Half floats keep 11 bits of an integer (IEEE 754).
+        is_half = one.depth == 16 and is_float(one.name) and not is_float(ideal.name)
         has_chroma = not is_gray(ideal.name)
         return (
             ideal.has_alpha and not one.has_alpha,
             has_chroma and is_gray(one.name),
-            max(0, ideal.depth - one.depth),
+            max(0, ideal.depth - (11 if is_half else one.depth)),
             has_chroma and (columns > ideal_columns or rows > ideal_rows),
             # Gray is the same as red, green and blue, and loses levels as YUV of the limited range.
             ideal.kind != "yuv" and one.kind == "yuv",

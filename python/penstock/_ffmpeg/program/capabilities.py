@@ -184,6 +184,11 @@ def pixel_formats(program: str) -> Mapping[str, bool]:
     return {name: flag == "H" for flag, name in lines}
 
 
+def made_pixel_formats(program: str) -> frozenset[str]:
+    """The pixel formats that `program` makes of others. It takes more than those."""
+    return frozenset(re.findall(r"^[I.]O\.[P.][B.] (\w+) +\d", stdout_of(program, "-pix_fmts"), re.MULTILINE))
+
+
 def encoder_options(program: str, codec: str) -> Mapping[str, Option]:
     """The options of an encoder by name, without the dash."""
     return _options(stdout_of(program, "-h", f"encoder={codec}"))
