@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from support.cases import a_few, ffmpegs
 from support.clips import clip
-from support.media import ffmpeg
+from support.media import ffmpeg, made_by_the_newest
 from support.media import nothing_is_left as nothing_is_left
 from support.processes import run_script, succeeded
 
@@ -306,10 +306,9 @@ def test_an_mp4_that_is_joined_keeps_its_last_samples(folder: Path, tmp_path: Pa
     ],
 )
 def test_samples_of_many_bits_are_exact(name: str, options: tuple[str, ...], tmp_path: Path) -> None:
-    made_by = ffmpegs()[-1]
     sound = ("-f", "lavfi", "-i", "aevalsrc='0.5*sin(900*t)|0.25':d=0.2:s=48000")
-    ffmpeg(*sound, *options, tmp_path / name, program=made_by)
-    wanted = np.frombuffer(ffmpeg(*sound, "-f", "f64le", "pipe:1", program=made_by), np.float64)
+    made_by_the_newest(tmp_path / name, *sound, *options)
+    wanted = np.frombuffer(ffmpeg(*sound, "-f", "f64le", "pipe:1", program=ffmpegs()[-1]), np.float64)
     with AudioDecoder(tmp_path / name, dtype="float64") as audio:
         assert np.abs(audio.read_all().reshape(-1) - wanted).max() < 2**-22
 

@@ -21,7 +21,7 @@ import pytest
 
 from penstock import Decoder, Encoder
 from penstock.video import find_ffmpeg
-from support.cases import eventually
+from support.cases import eventually, ffmpegs
 from support.clips import clip
 from support.this_process import open_fds, threads, workers
 
@@ -62,6 +62,15 @@ def described(path: str | os.PathLike[str]) -> str:
 def ffmpeg(*arguments: object, program: str | None = None) -> bytes:
     """What FFmpeg writes to standard output, by default the one that encodes. It may overwrite files."""
     return _ffmpeg("-v", "error", "-y", *map(str, arguments), program=program).stdout
+
+
+def made_by_the_newest(path: Path, *arguments: object) -> Path:
+    """A file that the newest FFmpeg here writes; skips the test if that one can't."""
+    try:
+        ffmpeg(*arguments, path, program=ffmpegs()[-1])
+    except AssertionError:
+        pytest.skip(f"no FFmpeg here writes this {path.suffix}")
+    return path
 
 
 def make(output: object, **options: object) -> Encoder:
