@@ -146,6 +146,18 @@ class TestWhatIsKept:
         assert video is not None and video.pixel_format == "yuv420p10le"
         assert (video.color_transfer, video.color_matrix) == ("smpte2084", "bt2020")
 
+    @pytest.mark.parametrize("matrix", ["bt709", "smpte170m"])
+    @pytest.mark.parametrize("name", ["a.mov", "a.avi"])
+    def test_motion_jpeg_has_the_colors_of_the_source(
+        self, tmp_path: Path, out: Path, name: str, matrix: str
+    ) -> None:
+        source = tmp_path / "in.mkv"
+        color = ("-f", "lavfi", "-i", "color=0xc81e1e:size=64x48:duration=0.2", "-pix_fmt", "yuv420p")
+        ffmpeg(*color, "-vf", f"scale=out_color_matrix={matrix}", "-colorspace", matrix, source)
+        done = run("convert", source, out / name, "--codec", "mjpeg")
+        assert done.returncode == 0 and done.stderr == b""
+        assert abs(pixels_of(out / name).astype(int) - (200, 30, 30)).max() <= 4
+
     def test_a_rotated_video_is_upright(self, out: Path) -> None:
         printed(run("convert", clip("rotated_90"), out / "a.mp4", *FAST))
         with Decoder(clip("rotated_90")) as before, Decoder(out / "a.mp4") as after:

@@ -47,6 +47,15 @@ def changed(source: Path, output: Path, *, decoder: Any = None, **arguments: Any
             encoder.write(frame // 2, time_s=frame.time_s)
 
 
+def changed_as_it_is(source: Path, output: Path, *, pixel_format: str, **arguments: Any) -> None:
+    with (
+        Decoder(source, pixel_format=pixel_format) as frames,
+        Encoder.like(frames, output, **arguments) as encoder,
+    ):
+        for frame in frames:
+            encoder.write(frame, time_s=frame.time_s)
+
+
 def made(path: Path, *arguments: object) -> Path:
     media.ffmpeg("-f", "lavfi", *arguments, path)
     return path
@@ -373,6 +382,18 @@ def test_contrast_is_kept(tmp_path: Path, pixel_format: str, tagged: tuple[str, 
         with Decoder(source) as before, Decoder(changed_to) as after:
             seen, wanted = np.asarray(after.read(), int), np.asarray(before.read(), int)
         assert abs(seen.mean() - wanted.mean()) < 2 and abs(np.ptp(seen) - np.ptp(wanted)) < 8, read_as
+
+
+def test_advice_on_colors_without_a_tag_gives_the_colors_of_the_source(tmp_path: Path) -> None:
+    """YUV frames would only be called another matrix."""
+    tagged = ("-vf", "scale=out_color_matrix=bt709", "-colorspace", "bt709", "-pix_fmt", "yuv420p")
+    source = made(tmp_path / "a.mkv", "-i", "color=0xc81e1e:size=64x48:duration=0.2", *tagged)
+    with pytest.warns(FFmpegWarning, match="'bt709'.*Pass pixel_format='rgb24' and colors=.*'bt601'"):
+        changed_as_it_is(source, tmp_path / "b.avi", pixel_format="yuv420p", codec="mpeg4")
+    colors = Colors(matrix="bt601")
+    changed_as_it_is(source, tmp_path / "c.avi", pixel_format="rgb24", codec="mpeg4", colors=colors)
+    with Decoder(tmp_path / "c.avi") as decoder:
+        assert np.abs(np.asarray(decoder.read(), int) - (200, 30, 30)).max() <= 4
 
 
 @pytest.mark.parametrize("name", ["b.gif", "%d.png"])

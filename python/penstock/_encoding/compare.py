@@ -30,6 +30,7 @@ from penstock._formats.pixel_formats import (
     canonical,
     has_alpha,
     is_float,
+    is_gray,
     is_rgb,
     pixel_format_of,
 )
@@ -385,12 +386,16 @@ def _check_colors(video: MediaInfo.Video, expected: Expected) -> Iterable[str]:
             "range": (colors.range, video.color_range, UNTAGGED.range),
         }
     is_srgb = colors is None or expected.plan.output.are_images
+    takes_yuv = not (is_rgb(expected.plan.pixel_format) or is_gray(expected.plan.pixel_format))
     for name, (wanted, tagged, assumed) in actual.items():
         if tagged is None and is_srgb and wanted in (_SDR if expected.is_like else _SRGB):
             continue
         if wanted not in ("auto", tagged or assumed):
             file = f"says {tagged!r}" if tagged else f"doesn't say so, so readers assume {assumed!r}"
-            fix = f"{argument(f'colors.{name}', tagged or assumed)}, or write libx264 in mp4, mov or mkv"
+            fix = argument(f"colors.{name}", tagged or assumed)
+            if name in ("matrix", "range") and takes_yuv:
+                fix = f"{argument('pixel_format', 'rgb24')} and {fix}"  # YUV would only be called another
+            fix += ", or write libx264 in mp4, mov or mkv"
             yield f"the video's {name} is {wanted!r}, but the {expected.codec} file {file}. Pass {fix}"
 
 

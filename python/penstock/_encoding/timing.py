@@ -9,6 +9,7 @@ from penstock._common.messages import argument
 from penstock._encoding.container import rate_argument
 from penstock._encoding.plan import EncodePlan
 from penstock._ffmpeg.command.colors import UNTAGGED, VideoColors
+from penstock._formats.encoders import codec_of
 from penstock._formats.pixel_formats import is_gray
 
 # A frame may be so far from its place, but less than half a frame: GIF has the coarsest unit of times, 0.01 s, to which
@@ -137,8 +138,9 @@ class FrameTimeCheck:
             has, actual = getattr(self.colors, name), getattr(plan.colors, name)
             is_auto = getattr(plan.request.colors, name) == "auto"
             if is_auto and actual != (UNTAGGED.matrix if has == "untagged" else has):
+                tags = f"Pass {argument(f'colors.{name}', has)}, use Encoder.like, or read"
                 yield (
-                    f"the frames' {name} is {has!r}, but the video's is {actual!r}, so its colors are different. Pass "
-                    f"{argument(f'colors.{name}', has)}, use Encoder.like, or read the frames with "
+                    f"the frames' {name} is {has!r}, but the video's is {actual!r}, so its colors are different. "
+                    f"{'Read' if codec_of(plan.codec).is_jpeg else tags} the frames with "
                     f"{argument('pixel_format', 'rgb24')}"
                 )

@@ -18,11 +18,13 @@ from penstock._decoding.decoder import Decoder
 from penstock._decoding.frame_times import LONG_FRAMES, FrameTimes
 from penstock._decoding.video_frame import VideoFrame
 from penstock._encoding.encoder import Encoder
-from penstock._encoding.like import has_own_times
+from penstock._encoding.like import has_own_times, with_codec
 from penstock._encoding.output import ordinary_path
 from penstock._encoding.timing import LAST_FRAME_S
 from penstock._ffmpeg.command import endpoints
 from penstock._ffmpeg.command.endpoints import Identity, Output
+from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT, SOURCE
+from penstock._formats.encoders import codec_of
 from penstock._platform.descriptors import sync
 from penstock.cli.failures import in_one_line
 from penstock.errors import ClosedError, DecoderError
@@ -144,7 +146,7 @@ class Conversion:
             part.unlink(missing_ok=True)
 
     def _convert(self, output: str | Path, progress: bool) -> EncodeReport:
-        with Decoder(self.source, **self.reading) as decoder:
+        with Decoder(self.source, **self._reading()) as decoder:
             is_all = progress and not any(self.reading.get(name) for name in (*_OTHER_END, "start"))
             shown = (is_all and decoder.stream.frames) or progress
             encoder = Encoder.like(decoder, output, **self._rate(decoder), **self.writing, progress=shown)
@@ -157,6 +159,11 @@ class Conversion:
                 raise
             finally:
                 self._running = None
+
+    def _reading(self) -> dict[str, Any]:
+        """The arguments of the `Decoder`."""
+        codec = with_codec(self.output, self.writing)["codec"]
+        return {"pixel_format": DEFAULT_FORMAT if codec_of(codec).is_jpeg else SOURCE, **self.reading}
 
     def _rate(self, decoder: Decoder) -> dict[str, Any]:
         """The rate, where the user gave it, or where frames of a part keep their times."""

@@ -22,7 +22,7 @@ from penstock._decoding.image_files import find_images, has_image_name, is_seque
 from penstock._decoding.options import DecodeOptions, DecoderOptions
 from penstock._encoding.request import Request
 from penstock._ffmpeg.command import endpoints
-from penstock._ffmpeg.command.pixel_formats import SOURCE
+from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT
 from penstock._ffmpeg.command.settings import DecoderSettings
 from penstock._platform import descriptors
 from penstock.cli.conversion import Conversion
@@ -91,10 +91,8 @@ class Outcome:
     "-p",
     "--pixel-format",
     metavar="NAME",
-    default=SOURCE,
-    show_default=True,
     help="Pixel format in which frames are read. The default is the file's own, which keeps the pixels if the codec "
-    "has it.",
+    f"has it, and {DEFAULT_FORMAT} for JPEG, which says nothing of its colors.",
 )
 @options_of(DecodeOptions, but=_OF_ENCODER)
 @options_of(Request)
