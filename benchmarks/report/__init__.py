@@ -148,6 +148,7 @@ def speed(kept: dict[str, dict[str, Any]], theme: dict[str, str]) -> str:
         "speed.svg",
         bars=bars,
         ticks=axis.ticks,
+        # Right of the longest name.
         place=lambda ratio: round(490 + 3 * axis.place(ratio), 1),
         plain=lambda text: text.replace("`", "").replace("*", ""),
         span=figures.span,

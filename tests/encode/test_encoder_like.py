@@ -61,6 +61,12 @@ def made(path: Path, *arguments: object) -> Path:
     return path
 
 
+def red(path: Path) -> Path:
+    """A video of one color, (200, 30, 30), by BT.709."""
+    tagged = ("-vf", "scale=out_color_matrix=bt709", "-colorspace", "bt709", "-pix_fmt", "yuv420p")
+    return made(path, "-i", "color=0xc81e1e:size=64x48:duration=0.2", *tagged)
+
+
 @pytest.fixture
 def varying(tmp_path: Path) -> Path:
     """A video whose times vary, and that begins late."""
@@ -386,9 +392,8 @@ def test_contrast_is_kept(tmp_path: Path, pixel_format: str, tagged: tuple[str, 
 
 def test_advice_on_colors_without_a_tag_gives_the_colors_of_the_source(tmp_path: Path) -> None:
     """YUV frames would only be called another matrix."""
-    tagged = ("-vf", "scale=out_color_matrix=bt709", "-colorspace", "bt709", "-pix_fmt", "yuv420p")
-    source = made(tmp_path / "a.mkv", "-i", "color=0xc81e1e:size=64x48:duration=0.2", *tagged)
-    with pytest.warns(FFmpegWarning, match="'bt709'.*Pass pixel_format='rgb24' and colors=.*'bt601'"):
+    source = red(tmp_path / "a.mkv")
+    with pytest.warns(FFmpegWarning, match=r"'bt709'.*Pass pixel_format='rgb24' and colors=.*'bt601'"):
         changed_as_it_is(source, tmp_path / "b.avi", pixel_format="yuv420p", codec="mpeg4")
     colors = Colors(matrix="bt601")
     changed_as_it_is(source, tmp_path / "c.avi", pixel_format="rgb24", codec="mpeg4", colors=colors)
@@ -396,10 +401,18 @@ def test_advice_on_colors_without_a_tag_gives_the_colors_of_the_source(tmp_path:
         assert np.abs(np.asarray(decoder.read(), int) - (200, 30, 30)).max() <= 4
 
 
+def test_motion_jpeg_takes_the_colors_of_rgb_and_refuses_yuv_of_another_matrix(tmp_path: Path) -> None:
+    source = red(tmp_path / "a.mkv")
+    with pytest.raises(ValueError, match=r"'bt601'.*rgb24"):
+        changed_as_it_is(source, tmp_path / "b.mov", pixel_format="yuv420p", codec="mjpeg")
+    changed_as_it_is(source, tmp_path / "c.mov", pixel_format="rgb24", codec="mjpeg")
+    with Decoder(tmp_path / "c.mov") as decoder:
+        assert np.abs(np.asarray(decoder.read(), int) - (200, 30, 30)).max() <= 4
+
+
 @pytest.mark.parametrize("name", ["b.gif", "%d.png"])
 def test_yuv_frames_become_images_of_the_same_colors(tmp_path: Path, name: str) -> None:
-    tagged = ("-vf", "scale=out_color_matrix=bt709", "-colorspace", "bt709", "-pix_fmt", "yuv420p")
-    source = made(tmp_path / "a.mp4", "-i", "color=0xc81e1e:size=64x48:duration=0.2", *tagged)
+    source = red(tmp_path / "a.mp4")
     with (
         Decoder(source, pixel_format="yuv420p") as decoder,
         Encoder.like(decoder, tmp_path / name) as encoder,

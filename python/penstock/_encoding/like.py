@@ -80,18 +80,17 @@ def arguments_like_picture(
         samples = yuv_colors(video, frames)
         is_given = samples is not None
         encoder = encoders.known(codec)
-        is_jpeg = encoders.codec_of(codec).is_jpeg
         becomes_yuv = encoder.is_playable or bool(encoders.codec_of(codec).full_chroma_profiles)
         is_yuv = is_given or (becomes_yuv and given.get("quality") != LOSSLESS)
-        tag = video.color_matrix if is_yuv and video.color_matrix in MATRICES else "auto"
+        has_matrix = is_yuv and not encoders.codec_of(codec).is_jpeg  # which has one for all
+        tag = video.color_matrix if has_matrix and video.color_matrix in MATRICES else "auto"
         has_light = display is not None or video.content_light is not None
         is_whole = display is None or display.is_complete
         keeps_light = has_light and is_yuv and is_whole and holds_hdr_metadata(_program(given), codec)
         takes_full = encoder.is_playable and encoder.has_range
         has_full = is_full(video, frames) and (is_given or takes_full)
         colors = Colors(
-            # JPEG has one, and nobody has asked for another.
-            matrix=cast("Any", "auto" if is_jpeg else tag if samples is None else samples.matrix),
+            matrix=cast("Any", tag if samples is None else samples.matrix),
             range="full" if has_full else "auto",
             primaries=video.color_primaries or "auto",
             transfer=video.color_transfer or "auto",

@@ -157,6 +157,7 @@ def _choose(
     ideal = source if keeps_samples else PLAYABLE_WITH_ALPHA if source.has_alpha else PLAYABLE
     fitting = _for_options(known, codec, options)
     chosen = closest(ideal, fitting)
+    # FFmpeg makes each that is known here. To ask it takes a start of the program.
     if chosen.name != frames and in_native_order(chosen.name) not in PIXEL_FORMATS:
         made = capabilities.made_pixel_formats(program)
         fitting = [one for one in fitting if one.name in made] or fitting

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from penstock._common.messages import argument
+from penstock._ffmpeg.command.pixel_formats import DEFAULT_FORMAT
 from penstock._ffmpeg.command.settings import Colors
 from penstock._ffmpeg.program import capabilities
 from penstock._formats import encoders
@@ -137,7 +138,8 @@ def colors_for(codec: str, colors: Colors, height: int) -> VideoColors:
         return VideoColors(matrix, "limited" if colors.range == "auto" else colors.range, **tags)
     if colors.matrix not in ("auto", "bt601", "untagged"):
         raise ValueError(
-            f"the matrix of {codec} video must be 'bt601', because it is JPEG, not {colors.matrix!r}"
+            f"the matrix of {codec} video must be 'bt601', because it is JPEG, not {colors.matrix!r}. Leave "
+            f"it out, and use {argument('pixel_format', DEFAULT_FORMAT)}: YUV isn't converted"
         )
     return VideoColors("bt601", "full", **tags)
 
